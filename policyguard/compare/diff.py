@@ -19,7 +19,7 @@ from policyguard.compare.semantics import (
 )
 from policyguard.compare.strictness import Direction
 from policyguard.compiler import CompiledPolicy
-from policyguard.compiler.build.selectors import globs_overlap, literal_prefix_length
+from policyguard.compiler.build.selectors import tool_glob_specificity, tool_globs_overlap
 from policyguard.engines.yaml_tree import Path, to_plain
 from policyguard.model.amounts import format_duration
 from policyguard.report.policy.annotated import flow_yaml
@@ -115,7 +115,8 @@ def diff_policies(old: CompiledPolicy, new: CompiledPolicy) -> list[PolicyChange
 
 def _may_contain(wide: str, glob: str) -> bool:
     """Return whether calls that match a glob may also match a wider one."""
-    return literal_prefix_length(wide) < literal_prefix_length(glob) and globs_overlap(wide, glob)
+    is_wider = tool_glob_specificity(wide) < tool_glob_specificity(glob)
+    return is_wider and tool_globs_overlap(wide, glob)
 
 
 def _entry_changes(id_: str, before: _PolicySide, after: _PolicySide) -> Iterator[PolicyChange]:
@@ -248,7 +249,7 @@ def _commute(section: str, one: str, other: str, side: _PolicySide) -> bool:
     if any(isinstance(names, ParamValue) for names in globs):
         return False
     return all(globs) and not any(
-        globs_overlap(a, b) for a in globs[0] or () for b in globs[1] or ()
+        tool_globs_overlap(a, b) for a in globs[0] or () for b in globs[1] or ()
     )
 
 

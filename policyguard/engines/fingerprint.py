@@ -30,8 +30,7 @@ _MAX_TOLERANT_INT = 2**1023
 """Larger integers do not fit into a float; they are compared exactly."""
 _MAX_TOLERANT_NUMBERS = 64
 """Numbers of one call that may vary; with more of them, all are compared exactly."""
-
-
+_TOO_DEEP = "they are nested deeper than Python can read"
 _MAX_SHOWN_PATH_LENGTH = 80
 """Characters of a path in a message."""
 
@@ -116,7 +115,13 @@ class Fingerprinter:
             return self.fingerprint_value((tool, server, normalized)), "", ()
         except (_NonPlainValueError, TypeError):  # TypeError: MessagePack keys are strings
             opaque: list[str] = []
-            raise NonPlainArgumentsError(self._to_plain(args, 1, "", opaque), opaque) from None
+            try:
+                plain = self._to_plain(args, 1, "", opaque)
+            except RecursionError:
+                raise NotJsonError(_TOO_DEEP) from None
+            raise NonPlainArgumentsError(plain, opaque) from None
+        except RecursionError:
+            raise NotJsonError(_TOO_DEEP) from None
 
     def fingerprint_text(self, text: str) -> str:
         """Return the fingerprint of a text."""
@@ -149,7 +154,7 @@ class Fingerprinter:
             packed = _encode_ascii_json(value)
             hasher = self._json_hash.copy()
         except RecursionError:
-            raise NotJsonError("they are nested too deep") from None
+            raise NotJsonError(_TOO_DEEP) from None
         if len(packed) > self._max_size:
             raise NotJsonError(f"they are larger than {self._max_size} bytes")
         hasher.update(packed)

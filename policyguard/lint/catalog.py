@@ -123,7 +123,8 @@ LOAD_PAGES: dict[str, str] = {
     "reference/tag": "The tag's default and `one_of` do not match its type.",
     "reference/tie": (
         "Two globs in `limits.tools` with literal prefixes of the same length match the same "
-        "tools, so neither is more specific. Make one more precise."
+        "tools, so neither is more specific. Make one more precise. Of a full name such as "
+        "`mcp__fs__del*`, the own name (`del*`) counts first."
     ),
     "reference/too-many": "Nested lists expand to more items than allowed. Shorten them.",
     "reference/unreachable": (

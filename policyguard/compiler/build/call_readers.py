@@ -16,7 +16,7 @@ def command_reader(names: tuple[str, ...]) -> ArgumentReader:
     """Return a reader of the shell command in these arguments; it joins a list of words.
 
     Several commands are one per line, in the order of `names`: only the server knows which it runs.
-    Numbers and nested lists are words too, since a tool may join them.
+    Numbers, nested lists and objects are words too, since a tool may join them.
     """
     find_values = _argument_finder(names)
 
@@ -33,8 +33,8 @@ def command_reader(names: tuple[str, ...]) -> ArgumentReader:
 def targets_reader(names: tuple[str, ...]) -> Callable[[dict[str, Any]], tuple[str, ...]]:
     """Return a reader of the call's targets: the texts and numbers in these arguments.
 
-    An object's targets are those in its own fields of these names, or all its values if it has
-    none of them.
+    An object's targets are those in its own fields of these names. If they hold none, they are its
+    values and the keys that are no plain field names, such as paths.
     """
     find_values = _argument_finder(names)
 
@@ -68,46 +68,84 @@ def _argument_finder(names: tuple[str, ...]) -> Callable[[dict[str, Any]], list[
 
 def _descend(value: Any, path: tuple[str, ...]) -> Iterator[Any]:
     """Yield the values at a path of fields; a list on the way means each of its items."""
-    if not path:
-        yield value
-    elif isinstance(value, dict):
-        if path[0] in value:
-            yield from _descend(value[path[0]], path[1:])
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _descend(item, path)
+    pending = [(value, path)]
+    while pending:
+        item, rest = pending.pop()
+        if not rest:
+            yield item
+        elif isinstance(item, dict):
+            if rest[0] in item:
+                pending.append((item[rest[0]], rest[1:]))
+        elif isinstance(item, (list, tuple)):
+            pending.extend((one, rest) for one in reversed(item))
 
 
 def _read_texts(
     value: Any, find_values: Callable[[dict[str, Any]], list[Any]] | None = None
 ) -> list[str]:
     """Return the texts and numbers in a value, in order; of an object, those that are found."""
-    leaves = _iter_leaves(value, find_values)
+
+    def open_object(item: dict[str, Any]) -> list[Any]:
+        if find_values is not None and _has_text(named := find_values(item)):
+            return named
+        return _open_map(item)
+
     return [
         leaf if isinstance(leaf, str) else json.dumps(leaf)
-        for leaf in leaves
+        for leaf in _iter_leaves(value, open_object)
         if isinstance(leaf, (str, int, float))
     ]
 
 
+def _open_map(item: dict[str, Any]) -> list[Any]:
+    """Return an object's values, and the keys that are no plain field names.
+
+    `{"/etc/passwd": …}` maps a path, `{name: …}` is a record. The keys of an object without texts
+    are its texts. A flag (true, false) is none.
+    """
+    filled = [value for value in item.values() if not isinstance(value, bool)]
+    if not _has_text(filled):
+        return [*item]
+    parts: list[Any] = []
+    for key, value in item.items():
+        if not key.isidentifier():
+            parts.append(key)
+        if not isinstance(value, bool):
+            parts.append(value)
+    return parts
+
+
+def _has_text(value: Any) -> bool:
+    """Return whether a value or its keys hold a number, or a text that is not blank."""
+    leaves = _iter_leaves(value, lambda item: [*item, *item.values()])
+    return any(
+        leaf is not None and not (isinstance(leaf, str) and not leaf.strip()) for leaf in leaves
+    )
+
+
 def read_strings(args: dict[str, Any]) -> list[str]:
-    """Return every string in the arguments, at any depth (bounded by the fingerprint)."""
-    return [leaf for leaf in _iter_leaves(args) if isinstance(leaf, str)]
+    """Return every string in the arguments, at any depth (bounded by the fingerprint).
+
+    Among them are the keys that are no plain field names, such as paths.
+    """
+    return [leaf for leaf in _iter_leaves(args, _list_strings) if isinstance(leaf, str)]
 
 
-def _iter_leaves(
-    value: Any, find_values: Callable[[dict[str, Any]], list[Any]] | None = None
-) -> Iterator[Any]:
-    """Yield all scalars in a value, in order.
+def _list_strings(item: dict[str, Any]) -> list[Any]:
+    """Return an object's values, after the keys that are no plain field names."""
+    return [*(key for key in item if not key.isidentifier()), *item.values()]
 
-    Of an object those in the values that `find_values` finds, or else in all of its values.
+
+def _iter_leaves(value: Any, open_object: Callable[[dict[str, Any]], list[Any]]) -> Iterator[Any]:
+    """Yield all scalars in a value, in order; those of an object in what `open_object` returns.
+
+    Not by recursion, because the depth of arguments is bounded by the policy alone.
     """
     pending: list[Any] = [value]
     while pending:
         item = pending.pop()
         if isinstance(item, dict):
-            named = find_values(item) if find_values is not None else []
-            pending.extend(reversed(named or [*item.values()]))
+            pending.extend(reversed(open_object(item)))
         elif isinstance(item, (list, tuple)):
             pending.extend(reversed(item))
         else:

@@ -16,7 +16,7 @@ from policyguard.compiler.build.selectors import (
     compile_selector,
     compile_selectors,
     compile_tool_glob,
-    literal_prefix_length,
+    tool_glob_specificity,
 )
 from policyguard.evaluator.activation import Expression
 from policyguard.evaluator.approvals import ApprovalRequirement
@@ -71,7 +71,7 @@ class PlanBuilder:
             if limits.refusals is not None
         }
         tools = [level for level in policy.limits if level.startswith("tools:")]
-        tools.sort(key=lambda level: -literal_prefix_length(level[6:]))
+        tools.sort(key=lambda level: tool_glob_specificity(level[6:]), reverse=True)
         self._tool_levels = [(level, compile_tool_glob(level[6:])) for level in tools]
         self.budgets = {
             f"budgets/{entry.id}": self._build_budget(entry) for entry in policy.budgets

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from policyguard.engines.regex import Regex
 from policyguard.model.entry import SelectiveEntry, Selector
 from policyguard.model.policy import ClassEntry
-from policyguard.model.tool_name import join_tool_name, short_tool_glob
+from policyguard.model.tool_name import MCP_PREFIX, join_tool_name, short_tool_glob
 
 NameMatcher = Callable[[str], bool]
 ToolMatcher = Callable[[str, str], bool]
@@ -29,6 +29,18 @@ def literal_prefix_length(pattern: str) -> int:
     """Return the number of characters before a glob's first wildcard; more if it has none."""
     positions = [index for index in (pattern.find("*"), pattern.find("?")) if index >= 0]
     return min(positions) if positions else len(pattern) + 1
+
+
+def tool_glob_specificity(pattern: str) -> tuple[int, int]:
+    """Return the literal prefix length of a tool's own name, then that of its full name.
+
+    Of `mcp__fs__del*` the own name begins with `del`. Of `mcp*`, which matches full names, none is
+    known.
+    """
+    length = literal_prefix_length(pattern)
+    if length < len(MCP_PREFIX) and MCP_PREFIX.startswith(pattern[:length]):
+        return 0, length
+    return literal_prefix_length(short_tool_glob(pattern)), length
 
 
 def compile_selector(selector: Selector | None) -> NameMatcher:
@@ -127,6 +139,14 @@ def compile_class_matcher(entry: ClassEntry) -> ToolMatcher:
         return globs is None or any(matches(tool, server) for matches in globs)
 
     return matches_class
+
+
+def tool_globs_overlap(one: str, other: str) -> bool:
+    """Return whether a tool of some server may match both globs, by its own or its full name."""
+    if globs_overlap(one, other):
+        return True
+    short, other_short = short_tool_glob(one), short_tool_glob(other)
+    return (short == one) is not (other_short == other) and globs_overlap(short, other_short)
 
 
 def globs_overlap(one: str, other: str) -> bool:

@@ -9,7 +9,11 @@ from policyguard.compiler.build.entry_paths import learn_sections, level_path
 from policyguard.compiler.build.learning import check_learning
 from policyguard.compiler.build.plans import LIMIT_KINDS
 from policyguard.compiler.build.radius import check_radius
-from policyguard.compiler.build.selectors import compile_glob, globs_overlap, literal_prefix_length
+from policyguard.compiler.build.selectors import (
+    compile_glob,
+    tool_glob_specificity,
+    tool_globs_overlap,
+)
 from policyguard.compiler.check.ineffective_keys import check_unreachable_limits
 from policyguard.compiler.check.tags import check_examples, check_tags
 from policyguard.compiler.merge.layers import MergedPolicy
@@ -120,8 +124,8 @@ def _check_ambiguous_globs(policy: Policy, merged: MergedPolicy) -> Iterator[Dia
         ]
         if (
             shared
-            and literal_prefix_length(one) == literal_prefix_length(other)
-            and globs_overlap(one, other)
+            and tool_glob_specificity(one) == tool_glob_specificity(other)
+            and tool_globs_overlap(one, other)
         ):
             message = f"`{one}` and `{other}` can match the same tool, and neither is more specific"
             kinds = ", ".join(f"`{kind}`" for kind in shared)

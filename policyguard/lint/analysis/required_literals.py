@@ -1,4 +1,4 @@
-"""Literals of which every match of a pattern contains at least one."""
+"""Literals of which every match of a pattern contains one, or with one of which it begins."""
 
 from __future__ import annotations
 
@@ -41,6 +41,14 @@ def required_literals(pattern: str) -> LiteralSet:
         return _required(parse_regex(pattern)) or frozenset()
     except UnsupportedRegexError:
         return frozenset()
+
+
+def leading_literals(pattern: str) -> LiteralSet:
+    """Return literals with one of which each match begins; empty ones if none are known."""
+    try:
+        return _leading(parse_regex(pattern))
+    except UnsupportedRegexError:
+        return _EMPTY
 
 
 def literal_alternatives(pattern: str) -> Iterator[tuple[RegexNode, LiteralSet]]:
@@ -92,6 +100,29 @@ def _required(node: RegexNode) -> LiteralSet | None:
         case Repetition(item=item, min_count=low) if low:
             return _required(item)
     return None
+
+
+def _leading(node: RegexNode) -> LiteralSet:
+    """Return the literals with one of which each match of a node begins, ignoring assertions."""
+    exact = _exact(node)
+    if exact is not None:
+        return exact
+    match node:
+        case Concatenation(items=items):
+            run: LiteralSet = _EMPTY
+            for item in items:
+                longer = _concatenate([run, _leading(item)])
+                if longer is None:
+                    break
+                run = longer
+                if _exact(item) is None:
+                    break
+            return run
+        case Alternation(options=options):
+            return _unite([_leading(option) for option in options]) or _EMPTY
+        case Repetition(item=item, min_count=low) if low:
+            return _leading(item)
+    return _EMPTY
 
 
 def _best_of_sequence(items: tuple[RegexNode, ...]) -> LiteralSet | None:

@@ -55,7 +55,7 @@ _TEXT_FUNCTIONS: dict[str, Callable[[str, str], bool]] = {
     "contains": str.__contains__,
     "matches": lambda text, pattern: compile_regex(pattern).search(text),
 }
-_DATE_PARTS = {
+DATE_PARTS = {
     "getMonth": (0, 11),
     "getDate": (1, 31),
     "getDayOfMonth": (0, 30),
@@ -67,6 +67,8 @@ _DATE_PARTS = {
     "getMilliseconds": (0, 999),
 }
 """The lowest and highest value of each part of a timestamp (CEL specification, "Timestamp")."""
+_TIMES = ("now", "tags.", "call.tags.", "session.tags.")
+"""Beginnings of the names of timestamps: a tag with such a part is one."""
 
 
 class Predicate(NamedTuple):
@@ -173,13 +175,15 @@ def _atom(node: Expr, holds: bool) -> Conjunction:
 
 
 def _implied(node: Expr) -> tuple[Predicate, ...]:
-    """Return predicates that always hold: a size is never negative, an hour at most 23."""
+    """Return predicates that always hold: a size or count is never negative, an hour at most 23."""
     if not isinstance(node, Call):
         return ()
-    if node.name == "size":
+    if node.name in ("size", "count", "count_class"):
         return (Predicate(">=", 0),)
-    bounds = _DATE_PARTS.get(node.name)
-    if bounds is None or node.receiver is None or value_name(node.receiver) != "now":
+    bounds = DATE_PARTS.get(node.name)
+    if bounds is None or node.receiver is None:
+        return ()
+    if not value_name(node.receiver).startswith(_TIMES):
         return ()
     return Predicate(">=", bounds[0]), Predicate("<=", bounds[1])
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.compiler.build.selectors import globs_overlap
+from policyguard.compiler.build.selectors import globs_overlap, tool_globs_overlap
 from policyguard.compiler.load.layer_validation import find_span
 from policyguard.engines.yaml_tree import (
     MappingNode,
@@ -77,7 +77,8 @@ def _selector_difference(old: MappingNode, new: MappingNode) -> str:
     """Return how the entries' selectors differ if they never overlap, else an empty text."""
     for selector in _SELECTORS:
         before, after = _selector_items(old.get(selector)), _selector_items(new.get(selector))
-        if before and after and not any(globs_overlap(a, b) for a in before for b in after):
+        overlaps = tool_globs_overlap if selector == "tools" else globs_overlap
+        if before and after and not any(overlaps(a, b) for a in before for b in after):
             return f"it covers other {selector}: {', '.join(map(quote_text, before))}"
     return ""
 

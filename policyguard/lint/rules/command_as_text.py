@@ -1,4 +1,4 @@
-"""A rule that compares a shell command as text.
+"""A rule, budget or class that compares a shell command as text.
 
 To a shell, `rm -fr x`, `rm -r -f x`, `'rm' -rf x`, `/bin/rm -rf x` and `sh -c "rm -rf x"` are the
 same command, but a text comparison finds only one of them. An exemption is worse: a command that
@@ -22,6 +22,7 @@ from collections.abc import Iterator
 
 from policyguard.cel.syntax.ast import Binary, Call, Constant, Expr, iter_children
 from policyguard.compiler.load import schema
+from policyguard.engines.yaml_tree import Path
 from policyguard.lint.analysis.satisfiability import value_name
 from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.effect import Effect
@@ -32,21 +33,35 @@ _COMMANDS_STEP = 4
 
 
 def check(context: LintContext) -> Iterator[Finding]:
-    """Report conditions of refusing rules that look for text in a command."""
+    """Report conditions of refusing entries, and of their classes, that look for such text."""
     shell = context.policy.classify.shell.arguments
     commands = {"call.command", *(f"call.args.{argument}" for argument in shell)}
-    for rule in context.policy.rules:
-        for key in ("when", "unless"):
-            path = ("rules", rule.id, key)
-            tree = context.cel_trees.get(path)
-            found = next(_text_comparisons(tree, commands), None) if tree is not None else None
-            if found is None or rule.effect < Effect.ASK:
-                continue
-            consequence = "; the command can be written in other ways"
-            if key == "unless":
-                consequence = ": anything after the match is exempt too"
-            message = f"this compares a shell command as text{consequence}"
-            yield Finding(context.subspan(path, found.span), message, _hint())
+    for path in _condition_paths(context):
+        tree = context.cel_trees.get(path)
+        found = next(_text_comparisons(tree, commands), None) if tree is not None else None
+        if found is None:
+            continue
+        consequence = "; the command can be written in other ways"
+        if path[-1] == "unless":
+            consequence = ": anything after the match is exempt too"
+        message = f"this compares a shell command as text{consequence}"
+        yield Finding(context.subspan(path, found.span), message, _hint())
+
+
+def _condition_paths(context: LintContext) -> Iterator[Path]:
+    """Yield the paths of conditions that decide whether a call is refused."""
+    policy = context.policy
+    selected: set[str] = set()
+    for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
+        for entry in entries:
+            if entry.effect >= Effect.ASK:
+                yield section, entry.id, "when"
+                yield section, entry.id, "unless"
+                if entry.classes is not None:
+                    selected.update(entry.classes.items)
+    for index, one in enumerate(policy.classify.classes):
+        if one.class_ in selected:
+            yield "classify", "classes", index, "when"
 
 
 def _hint() -> str:

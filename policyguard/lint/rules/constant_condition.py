@@ -2,7 +2,9 @@
 
 `x != 'a' || x != 'b'` is true for every `x`, `x > 10 && x < 5` for none. If a rule's `when` is
 never true, or its `unless` always is, the rule refuses only calls whose condition cannot be
-evaluated. A class with a condition that is never true is never assigned.
+evaluated. A class with a condition that is never true is never assigned. Parts of dates count from
+0: `getHours()` is 0 to 23, `getMonth()` 0 to 11, `getDayOfWeek()` 0 (Sunday) to 6; only `getDate()`
+begins at 1.
 
 Avoid:
 
@@ -18,9 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.cel.syntax.ast import Expr, Logic
+from policyguard.cel.syntax.ast import Call, Expr, Logic, iter_children
 from policyguard.engines.yaml_tree import Path
-from policyguard.lint.analysis.satisfiability import is_unsatisfiable
+from policyguard.lint.analysis.satisfiability import DATE_PARTS, is_unsatisfiable
 from policyguard.lint.rule import Finding, LintContext
 
 _SETTINGS = frozenset({"state_changing", "failed_when"})
@@ -50,7 +52,17 @@ def _find_constant(
         return
     part = "this condition" if whole else "this part of the condition"
     message = f"{part} is {'always' if always else 'never'} true"
-    yield Finding(context.subspan(path, node.span), message, _hint(path, always, whole))
+    help_text = _date_hint(node) or _hint(path, always, whole)
+    yield Finding(context.subspan(path, node.span), message, help_text)
+
+
+def _date_hint(node: Expr) -> str | None:
+    """Say which numbers a part of a date can be, if the condition reads one."""
+    if isinstance(node, Call) and node.name in DATE_PARTS:
+        lowest, highest = DATE_PARTS[node.name]
+        first = {"getMonth": " (January)", "getDayOfWeek": " (Sunday)"}.get(node.name, "")
+        return f"`{node.name}()` is {lowest}{first} to {highest}"
+    return next((hint for child in iter_children(node) if (hint := _date_hint(child))), None)
 
 
 def _hint(path: Path, always: bool, whole: bool) -> str | None:

@@ -5,6 +5,10 @@ It takes no regex, no list in one text and no permission syntax such as `Bash(rm
 `in` and `session.count()` compare exact text, so there a glob is not a name either. Invisible
 characters, and letters of another alphabet that look like Latin ones, never match either.
 
+The `words` of a class are single words: tool names are split at `_ - .` and camelCase.
+
+`delete.*` is not reported: it is the glob for all names that begin with `delete.`.
+
 Avoid:
 
     no-deletes: {tools: ["^delete_|drop_.*$"], effect: block}
@@ -14,46 +18,66 @@ Avoid:
 Prefer:
 
     no-deletes: {tools: [delete_*, drop_*], effect: block}
-    no-rm: {tools: [Bash], when: "call.command.startsWith('rm ')", effect: block}
+    no-rm: {tools: [Bash], when: "call.command.contains('rm ')", effect: block}
     few: {tools: [delete_*], effect: ask}
 """
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator
 
+from policyguard.compiler.build.selectors import split_words
 from policyguard.engines.yaml_tree import Path
-from policyguard.lint.analysis.compared_names import SESSION_COUNT, find_compared_names
+from policyguard.lint.analysis.compared_names import (
+    SESSION_COUNT,
+    find_compared_lists,
+    find_compared_names,
+)
+from policyguard.lint.analysis.names import find_letter_problem, find_name_problem
 from policyguard.lint.analysis.references import is_glob
 from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.diagnostic import quote_text
 
 _SELECTORS = ("tools", "servers", "agents")
-_SELECTOR_OF = {
-    "call.tool": "tools",
-    "call.server": "servers",
-    "call.agent": "agents",
-    SESSION_COUNT: "tools",
-}
-_LOOKALIKE_SCRIPTS = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "FULLWIDTH")
+_SELECTOR_OF = {"call.tool": "tools", "call.server": "servers", "call.agent": "agents"}
 
 
 def check(context: LintContext) -> Iterator[Finding]:
     """Report names in selectors and in CEL that nothing can have."""
     for path, name in _selector_names(context):
-        if found := _explain(name):
+        if found := find_name_problem(name):
             key = path[:1] == ("limits",)
             yield Finding(context.merged.span_of(path, key=key), *found)
+    yield from _check_words(context)
+    reported: set[Path] = set()
     for path, tree in context.cel_trees.items():
-        for field, name, span in find_compared_names(tree):
-            found = _explain(name)
-            if found is None and is_glob(name):
-                shown = quote_text(name)
-                message = f"{shown} is a glob, but here it is compared as exact text"
-                found = message, f"write `{_SELECTOR_OF[field]}: [{shown.strip('`')}]`"
-            if found:
+        for field, text, span, part in find_compared_names(tree):
+            if part != "matches" and (found := _explain_text(text, field)):
                 yield Finding(context.subspan(path, span), *found)
+        for name, field in find_compared_lists(tree):
+            for index, item in enumerate(context.policy.lists.get(name, ())):
+                item_path = ("lists", name, index)
+                found = _explain_text(str(item), field)
+                if found and item_path not in reported and context.owns(item_path):
+                    reported.add(item_path)
+                    message, help_text = found
+                    if is_glob(str(item)):
+                        message = f"{message}, in `{field} in lists.{name}`"
+                        help_text = f"write `{_SELECTOR_OF[field]}: ${name}` there"
+                    yield Finding(context.merged.span_of(item_path), message, help_text)
+
+
+def _check_words(context: LintContext) -> Iterator[Finding]:
+    """Report words of classes that no tool's name can have as one word."""
+    for index, one in enumerate(context.policy.classify.classes):
+        for item, word in enumerate(one.words or ()):
+            found = find_letter_problem(word)
+            if found is None and split_words(word.casefold()) != {word.casefold()}:
+                message = f"{quote_text(word)} is never one word of a tool's name"
+                found = message, "write single words, or select whole names with `tools`"
+            if found is not None:
+                path = ("classify", "classes", index, "words", item)
+                yield Finding(context.merged.span_of(path), *found)
 
 
 def _selector_names(context: LintContext) -> Iterator[tuple[Path, str]]:
@@ -75,51 +99,13 @@ def _selector_names(context: LintContext) -> Iterator[tuple[Path, str]]:
             yield ("limits", "tools", name), name
 
 
-def _explain(name: str) -> tuple[str, str] | None:
-    """Return why nothing can have a name, and what to write instead."""
-    shown = quote_text(name)
-    invisible = {c for c in name if unicodedata.category(c) in ("Cc", "Cf", "Zl", "Zp")}
-    if invisible:
-        clean = "".join(c for c in name if c not in invisible)
-        codes = ", ".join(f"U+{ord(c):04X}" for c in sorted(invisible))
-        return f"{shown} contains an invisible character ({codes})", f"write {quote_text(clean)}"
-    if letter := _lookalike(name):
-        message = f"{shown} mixes Latin letters with {unicodedata.name(letter).lower()}"
-        return message, "type the name again in one alphabet"
-    tool, bracket, rest = name.partition("(")
-    if bracket and rest.endswith(")"):
-        command = rest.removesuffix(")").removesuffix("*").removesuffix(":")
-        help_text = f"write {quote_text(tool)}"
-        if command:
-            help_text += f", and `when: call.command.startsWith({command!r})`"
-        return f"{shown} is written as a call or a permission, not as a name", help_text
-    if len(name) > 1 and name.startswith("/") and name.endswith("/"):
-        return f"{shown} is written as a regex, not as a glob", f"write `*{name[1:-1]}*`"
-    for separator in "|,":
-        if separator in name:
-            items = ", ".join(_strip_regex(one.strip()) for one in name.split(separator))
-            return f"{shown} is one name; a glob has no alternatives", f"write `[{items}]`"
-    if _strip_regex(name) != name or any(c in name for c in "\\[](){}"):
-        help_text = f"write {quote_text(_strip_regex(name))}; `*` stands for any text"
-        return f"{shown} is written as a regex, not as a glob", help_text
-    return None
-
-
-def _strip_regex(name: str) -> str:
-    """Return a regex as a glob: `^a_` as `a_*`. The dot of `fs.*` belongs to the name."""
-    text = name.removeprefix("^").removesuffix("$").replace(".+", "*")
-    before, found, rest = text.partition(".*")
-    if found and not before[-1:].isalnum():
-        text = f"{before}*{rest}"
-    starts, ends = name.startswith("^"), name.endswith("$")
-    if starts and not ends and not text.endswith("*"):
-        return f"{text}*"
-    return f"*{text}" if ends and not starts and not text.startswith("*") else text
-
-
-def _lookalike(name: str) -> str:
-    """Return a letter of another script in a name with Latin letters; empty if there is none."""
-    scripts = {letter: unicodedata.name(letter, "") for letter in name if letter.isalpha()}
-    if not any(text.startswith("LATIN") for text in scripts.values()):
-        return ""
-    return next((one for one, text in scripts.items() if text.startswith(_LOOKALIKE_SCRIPTS)), "")
+def _explain_text(name: str, field: str) -> tuple[str, str] | None:
+    """Return why a text in CEL can equal no name, and what to write instead."""
+    found = find_name_problem(name, is_free_text=field in ("call.agent", "call.server"))
+    if found is None and is_glob(name):
+        message = f"{quote_text(name)} is a glob, but here it is compared as exact text"
+        globs = f"[{quote_text(name).strip('`')}]"
+        if field == SESSION_COUNT:
+            return message, f"count the calls with a budget: `{{tools: {globs}, calls: …}}`"
+        return message, f"write `{_SELECTOR_OF[field]}: {globs}`"
+    return found

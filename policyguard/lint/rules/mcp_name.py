@@ -20,43 +20,62 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.cel.syntax.ast import Call, Constant, Expr, TextSpan, iter_children
-from policyguard.lint.analysis.compared_names import SESSION_COUNT, find_compared_names
-from policyguard.lint.analysis.satisfiability import value_name
+from policyguard.lint.analysis.compared_names import (
+    SESSION_COUNT,
+    ComparedName,
+    find_compared_lists,
+    find_compared_names,
+)
+from policyguard.lint.analysis.required_literals import leading_literals
 from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.tool_name import MCP_PREFIX, split_tool_name
-
-_TEXT_FUNCTIONS = ("startsWith", "contains")
 
 
 def check(context: LintContext) -> Iterator[Finding]:
     """Report full names that an expression compares with a tool's own name."""
     for path, tree in context.cel_trees.items():
-        for span, message, hint in (*_find_full_names(tree), *_find_prefixes(tree)):
-            yield Finding(context.subspan(path, span), message, hint, severity="error")
+        for name in find_compared_names(tree):
+            if found := _explain(name):
+                yield Finding(context.subspan(path, name.span), *found, severity="error")
+        for listed, field in find_compared_lists(tree):
+            for index, item in enumerate(context.policy.lists.get(listed, ())):
+                item_path = ("lists", listed, index)
+                tool, server = split_tool_name(str(item))
+                if server and field == "call.tool" and context.owns(item_path):
+                    message = f"`call.tool in lists.{listed}` is never true of `{item}`"
+                    span = context.merged.span_of(item_path)
+                    hint = f"select it with `tools: ${listed}`, or list `{tool}` here"
+                    yield Finding(span, message, hint, severity="error")
 
 
-def _find_full_names(tree: Expr) -> Iterator[tuple[TextSpan, str, str]]:
-    """Yield the span of each full name that is compared, with a message and what to write."""
-    for field, text, span in find_compared_names(tree):
-        tool, server = split_tool_name(text)
-        if server and field == "call.tool":
-            message = f"`call.tool` is never `{text}`, only `{tool}`"
-            yield span, message, f"write `call.tool == '{tool}' && call.server == '{server}'`"
-        elif server and field == SESSION_COUNT:
-            message = f"no call counts as `{text}`: calls count under the tool's own name"
-            yield span, message, f"write `session.count('{tool}')`"
+def _explain(name: ComparedName) -> tuple[str, str] | None:
+    """Return why a comparison with a full name is never true, and what to write instead."""
+    field, text, _, part = name
+    if part and field == "call.tool":
+        return _explain_part(text, part)
+    tool, server = split_tool_name(text)
+    if server and field == "call.tool":
+        message = f"`call.tool` is never `{text}`, only `{tool}`"
+        return message, f"write `call.tool == '{tool}' && call.server == '{server}'`"
+    if server and field == SESSION_COUNT:
+        message = f"no call counts as `{text}`: calls count under the tool's own name"
+        return message, f"write `session.count('{tool}')`"
+    return None
 
 
-def _find_prefixes(node: Expr) -> Iterator[tuple[TextSpan, str, str]]:
-    """Yield the span of each prefix of full names that is searched for in `call.tool`."""
-    match node:
-        case Call(
-            receiver=receiver, name=function, arguments=[Constant(raw_value=str(text)) as item]
-        ) if function in _TEXT_FUNCTIONS and text.startswith(MCP_PREFIX):
-            if receiver is not None and value_name(receiver) == "call.tool":
-                server = text[len(MCP_PREFIX) :].partition("__")[0]
-                hint = f"call.server == '{server}'" if server else "call.server != ''"
-                yield item.span, f"`call.tool` never contains `{text}`", f"write `{hint}`"
-    for child in iter_children(node):
-        yield from _find_prefixes(child)
+def _explain_part(text: str, part: str) -> tuple[str, str] | None:
+    """Explain a text or regex that only full names contain.
+
+    A regex that matches the own name as well (`^(?:mcp__fs__)?delete$`) is fine.
+    """
+    if part == "matches":
+        literals = {one.text for one in leading_literals(text) if not one.ignore_case}
+    else:
+        literals = {text}
+    for literal in sorted(literals):
+        short, _ = split_tool_name(literal)
+        if literal.startswith(MCP_PREFIX) and (short == literal or short not in literals):
+            server = literal[len(MCP_PREFIX) :].partition("__")[0]
+            hint = f"call.server == '{server}'" if server else "call.server != ''"
+            return f"`call.tool` never contains `{literal}`", f"write `{hint}`"
+    return None

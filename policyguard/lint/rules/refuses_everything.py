@@ -1,7 +1,7 @@
-"""A rule that refuses every call.
+"""A rule or budget that refuses every call.
 
 Without a selector that leaves something out, and without a condition, a rule with the effect
-`block` or `halt` stops the agent at its first call.
+`block` or `halt` stops the agent at its first call; so does a budget of 0 calls.
 
 Avoid:
 
@@ -19,12 +19,13 @@ from collections.abc import Iterator
 from policyguard.lint.analysis.satisfiability import is_unsatisfiable
 from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.effect import Effect
-from policyguard.model.entry import SELECTOR_KEYS
+from policyguard.model.entry import SELECTOR_KEYS, Selector
+from policyguard.model.limits import Budget
 from policyguard.model.policy import Rule
 
 
 def check(context: LintContext) -> Iterator[Finding]:
-    """Report rules that no call can pass."""
+    """Report rules and budgets that no call can pass."""
     for rule in context.policy.rules:
         if rule.effect < Effect.BLOCK or "observe" in (rule.mode, context.policy.mode):
             continue
@@ -36,8 +37,22 @@ def check(context: LintContext) -> Iterator[Finding]:
             span = context.merged.span_of(("rules", rule.id), key=True)
             message = f"`{rule.id}` refuses every call"
             yield Finding(span, message, "select what it refuses, or add a condition")
+    for budget in context.policy.budgets:
+        if budget.effect < Effect.BLOCK or "observe" in (budget.mode, context.policy.mode):
+            continue
+        is_empty = 0 in (budget.calls, budget.concurrent)
+        if is_empty and budget.when is None and _selects_everything(budget):
+            span = context.merged.span_of(("budgets", budget.id), key=True)
+            help_text = "select the calls it counts, or raise it"
+            yield Finding(span, f"`{budget.id}` refuses every call", help_text)
 
 
-def _selects_everything(rule: Rule) -> bool:
+def _selects_everything(rule: Rule | Budget) -> bool:
     selectors = [getattr(rule, key) for key in SELECTOR_KEYS - {"when"}]
-    return all(one is None or ("*" in one.items and not one.outside) for one in selectors)
+    return all(one is None or _is_everything(one) for one in selectors)
+
+
+def _is_everything(selector: Selector) -> bool:
+    if selector.outside:
+        return not selector.items
+    return any(set(item) == {"*"} for item in selector.items)

@@ -6,12 +6,12 @@ or for a class of tools, this affects every call without the argument, whatever 
 
 Avoid:
 
-    stay-here: {when: call.args.path.startsWith('/etc')}
+    stay-here: {when: call.args.path.inside('/etc')}
 
 Prefer to test for the argument, or to name the tools that have it:
 
-    stay-here: {when: has(call.args.path) && call.args.path.startsWith('/etc')}
-    stay-here: {tools: [read_file, write_file], when: call.args.path.startsWith('/etc')}
+    stay-here: {when: has(call.args.path) && call.args.path.inside('/etc')}
+    stay-here: {tools: [read_file, write_file], when: call.args.path.inside('/etc')}
 """
 
 from __future__ import annotations

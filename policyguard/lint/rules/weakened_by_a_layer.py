@@ -2,8 +2,14 @@
 
 `mode: observe` and `on_internal_error: allow` of an inherited file hold for the whole policy: no
 entry of its own refuses a call. And a layer may loosen what an inherited file of yours sets: switch
-it to observe, give it a weaker effect, raise its limit. Each may be meant; none should go unseen.
-Tuning the packs that come with policyguard is not reported.
+it to observe, give it a weaker effect, raise its limit, look back less far, let the call run
+without an approval. Each may be meant; none should go unseen. Tuning the packs that come with
+policyguard is not reported, and a param may take any value within its bounds.
+
+`classify.targets` and `fingerprint.ignore` replace the inherited list as a whole. Targets that they
+leave out are reported, also a pack's: inherited entries no longer see them. Arguments that are no
+longer ignored let a loop pass. Those that are now ignored widen each approval that an inherited
+rule asks for.
 
 Avoid:
 
@@ -17,25 +23,26 @@ Prefer to say the mode where the rules are, and to loosen a limit with a reason:
     mode: enforce
     budgets:
       mails: {calls: 50}   # policyguard: ignore[lint/weakened-by-a-layer] newsletters
+    classify:
+      targets: [path, file, dest]   # the base has [path, file]
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from policyguard.compiler.inputs import PACK_PREFIX
 from policyguard.compiler.load.layer_validation import find_span
-from policyguard.compiler.load.scalars import parse_count, parse_duration
-from policyguard.engines.yaml_tree import MappingNode, Node, Path, ScalarNode, to_plain
+from policyguard.engines.yaml_tree import MappingNode, Node, Path, descend, to_plain
+from policyguard.lint.analysis.loosening import find_loosened, insert_params, list_missing
 from policyguard.lint.rule import Finding, LintContext
-from policyguard.model.effect import Effect
+from policyguard.model.diagnostic import quote_text
 
 _WEAK_SETTINGS = {"mode": ("observe", "enforce"), "on_internal_error": ("allow", "block")}
 """Settings of the whole policy: the weak value, and the strong one, which is the default."""
-_MAXIMA = ("max", "calls", "tokens", "cost", "time", "concurrent", "timeout")
-_THRESHOLDS = ("ask_at", "halt_at")
-_ENTRY_LEVELS = {"rules": 1, "budgets": 1, "params": 1, "limits": 3}
+_TARGETS: Path = ("classify", "targets")
+_IGNORED: Path = ("classify", "fingerprint", "ignore")
+_ENTRY_LEVELS = {"rules": 1, "budgets": 1, "params": 1, "limits": 3, "learn": 0, "radius": 0}
 """Sections of entries that a layer may loosen, and how deep in them the entries are."""
 _REFUSING_SECTIONS = ("rules", "budgets", "limits", "learn", "radius")
 
@@ -58,12 +65,14 @@ def check(context: LintContext) -> Iterator[Finding]:
                 )
                 help_text = f"write `{name}: {strong}`, or repeat `{name}: {weak}` to confirm it"
                 yield Finding(find_span(top, (section,), key=True), message, help_text)
+    yield from _check_lists(top, inherited)
     for section, depth in _ENTRY_LEVELS.items():
         own, old = top.get(section), inherited.get(section)
         for path, before, after in _overridden(old, own, (section,), depth):
             if before.source.file.startswith(PACK_PREFIX):
                 continue
-            for key, reason in _loosened(section, before, after):
+            before, after = insert_params(before, inherited), insert_params(after, top, inherited)
+            for key, reason in find_loosened(section, before, after):
                 message = f"this loosens {_name(path)} of {before.source.file}: {reason}"
                 help_text = "keep the inherited value, or ignore this with a reason"
                 at = (*path, key) if key else path
@@ -86,56 +95,41 @@ def _overridden(
             yield from _overridden(old.get(key.text), value, (*path, key.text), deeper)
 
 
-def _loosened(section: str, old: Node, new: Node) -> Iterator[tuple[str, str]]:
-    """Yield each loosened key of an entry (empty for the entry itself), and how."""
-    if isinstance(new, ScalarNode):
-        if section == "limits" and new.text == "none" and not isinstance(old, ScalarNode):
-            yield "", "it is switched off"
-        elif section == "limits" and _is_larger(new, old):
-            yield "", f"{_text(old)} becomes {new.text}"
-        return
-    if not isinstance(old, MappingNode) or not isinstance(new, MappingNode):
-        return
-    if section == "params":
-        for key in ("min", "max"):
-            before, after = old.get(key), new.get(key)
-            if before is None or after is None:
+def _check_lists(top: MappingNode, inherited: MappingNode) -> Iterator[Finding]:
+    """Report lists of arguments, replaced as a whole, with which inherited entries see less."""
+    for names in (_TARGETS, _IGNORED):
+        (old, no_old), (own, no_own) = descend(inherited, names), descend(top, names)
+        if no_own or (no_old and names is _TARGETS):
+            continue
+        span = find_span(top, names, key=True)
+        is_tuned = names is _IGNORED and old.source.file.startswith(PACK_PREFIX)
+        if not is_tuned and (missing := list_missing(old, own)):
+            message = f"this leaves out {_quote_all(missing)} of {old.source.file}"
+            yield Finding(span, message, "list them too, or ignore this with a reason")
+        added = list_missing(own, old) if not no_old else to_plain(own)
+        asking = _find_asking(inherited)
+        if names is _IGNORED and asking is not None and added:
+            message = (
+                f"an approval of the inherited `{asking}` now holds for any {_quote_all(added)}"
+            )
+            yield Finding(span, message, "ignore this with a reason if none of them matters there")
+
+
+def _find_asking(inherited: MappingNode) -> str | None:
+    """Return the id of the first inherited entry that asks for an approval."""
+    for section in ("rules", "budgets"):
+        entries = inherited.get(section)
+        for key, entry in entries.entries if isinstance(entries, MappingNode) else ():
+            if not isinstance(entry, MappingNode):
                 continue
-            smaller, larger = (before, after) if key == "max" else (after, before)
-            if _is_larger(larger, smaller):
-                yield key, f"`{key}` changes from {_text(before)} to {_text(after)}"
-        return
-    if _text(new.get("mode")) == "observe" and _text(old.get("mode")) != "observe":
-        yield "mode", "it no longer acts"
-    before_effect, after_effect = _effect(old), _effect(new)
-    if after_effect < before_effect:
-        yield "effect" if "effect" in new else "", f"{before_effect} becomes {after_effect}"
-    for key in (*_MAXIMA, *_THRESHOLDS):
-        before, after = old.get(key), new.get(key)
-        if after is not None and before is not None and _is_larger(after, before):
-            yield key, f"`{key}` rises from {_text(before)} to {_text(after)}"
+            effect = entry.get("effect")
+            if "ask_at" in entry or (effect is not None and to_plain(effect) == "ask"):
+                return key.text
+    return None
 
 
-def _effect(entry: MappingNode) -> Effect:
-    text = _text(entry.get("effect"))
-    return Effect(text) if text in set(Effect) else Effect.BLOCK
-
-
-def _is_larger(one: Node, other: Node) -> bool:
-    sizes = [_size(to_plain(node)) for node in (one, other)]
-    return sizes[0] is not None and sizes[1] is not None and sizes[0] > sizes[1]
-
-
-def _size(value: Any) -> float | None:
-    """Return a number, count or duration as a number; None for anything else."""
-    if isinstance(value, str):
-        found = parse_count(value)
-        return parse_duration(value) if found is None else found
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _text(node: Node | None) -> str:
-    return node.text if isinstance(node, ScalarNode) else ""
+def _quote_all(names: list[str]) -> str:
+    return ", ".join(map(quote_text, names))
 
 
 def _name(path: Path) -> str:

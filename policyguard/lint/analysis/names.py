@@ -1,0 +1,126 @@
+"""Why nothing can have a name: invisible or look-alike letters, a regex, a list, a permission."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from policyguard.model.diagnostic import quote_text
+
+_LOOKALIKE_SCRIPTS = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "FULLWIDTH")
+_INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Zl", "Zp"})
+_BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+"""Letters and marks that show nothing."""
+_JOINERS = frozenset("\u200c\u200d\ufe0f")
+"""Invisible, but spelling needs them in some scripts, and so do emoji."""
+_PERMISSION = re.compile(r"([^\s()|^$\\]+)\(([^|]*)\)")
+_GROUP = re.compile(r"(?P<before>[^(){}]*)[({](?:\?:)?(?P<items>[^(){}]*)[)}](?P<after>[^(){}]*)")
+_WORD = re.compile(r"[^\W\d_]+")
+_META = frozenset("\\[](){}^$|")
+
+
+def find_name_problem(name: str, *, is_free_text: bool = False) -> tuple[str, str] | None:
+    """Return why nothing can have a name, and what to write instead; None if something can.
+
+    `is_free_text` is for names that people give, which may have brackets and commas after a space.
+    """
+    return (
+        find_letter_problem(name)
+        or _find_permission(name)
+        or (None if is_free_text and " " in name else _find_regex(name))
+    )
+
+
+def find_letter_problem(name: str) -> tuple[str, str] | None:
+    """Report invisible and look-alike letters, and spaces around a name."""
+    shown = quote_text(name)
+    invisible = {c for index, c in enumerate(name) if _is_invisible(name, index)}
+    if invisible:
+        clean = "".join(c for c in name if c not in invisible).strip()
+        codes = ", ".join(f"U+{ord(c):04X}" for c in sorted(invisible))
+        return f"{shown} contains an invisible character ({codes})", f"write {quote_text(clean)}"
+    if name != name.strip():
+        return f"{shown} begins or ends with a space", f"write {quote_text(name.strip())}"
+    if letter := _find_lookalike(name):
+        message = f"{shown} mixes Latin letters with {unicodedata.name(letter).lower()}"
+        return message, "type the name again in one alphabet"
+    return None
+
+
+def _is_invisible(name: str, index: int) -> bool:
+    letter = name[index]
+    if letter in _JOINERS:
+        around = name[max(index - 1, 0) : index] + name[index + 1 : index + 2]
+        return index == 0 or around.isascii()
+    category = unicodedata.category(letter)
+    is_odd_space = category == "Zs" and letter != " "
+    return category in _INVISIBLE_CATEGORIES or letter in _BLANKS or is_odd_space
+
+
+def _find_lookalike(name: str) -> str:
+    """Return a letter of another script in a word with Latin letters; empty if there is none."""
+    for word in _WORD.finditer(name):
+        scripts = {letter: unicodedata.name(letter, "") for letter in word[0]}
+        if any(script.startswith("LATIN") for script in scripts.values()):
+            for letter, script in scripts.items():
+                if script.startswith(_LOOKALIKE_SCRIPTS):
+                    return letter
+    return ""
+
+
+def _find_permission(name: str) -> tuple[str, str] | None:
+    """Recognise `tool()` and Claude Code's permissions: `Bash(rm:*)`, `Read(~/.ssh/**)`."""
+    found = _PERMISSION.fullmatch(name)
+    if found is None or found[2].startswith((".*", ".+", "?")):
+        return None
+    tool, inner = found.groups()
+    help_text = f"write {quote_text(tool)}"
+    text = inner.removeprefix("domain:").rstrip("*/").removesuffix(":")
+    if inner.startswith((".", "/", "~", "*", "domain:")):
+        if text := text.lstrip("*/"):
+            help_text += f", and `when: call.targets.exists(t, t.contains({text!r}))`"
+    elif text:
+        help_text += f", and `when: call.command.contains({text!r})`"
+    return f"{quote_text(name)} is written as a call or a permission, not as a name", help_text
+
+
+def _find_regex(name: str) -> tuple[str, str] | None:
+    shown = quote_text(name)
+    as_regex = f"{shown} is written as a regex, not as a glob"
+    if len(name) > 1 and name.startswith("/") and name.endswith("/"):
+        return as_regex, f"write {quote_text(f'*{name[1:-1]}*')}"
+    if "|" in name or "," in name:
+        items = [_strip_regex(one) for one in _alternatives(name)]
+        message = f"{shown} is one name; a glob has no alternatives"
+        if any(_META & set(item) for item in items):
+            return message, "write a list of names"
+        return message, f"write `[{', '.join(_yaml_text(item) for item in items)}]`"
+    glob = _strip_regex(name)
+    if glob == name and not _META & set(name):
+        return None
+    if _META & set(glob):
+        return as_regex, "write a glob: `*` stands for any text, `?` for one character"
+    return as_regex, f"write {quote_text(glob)}; `*` stands for any text"
+
+
+def _alternatives(name: str) -> list[str]:
+    """Return the names that `a|b`, `a,b`, `x_(a|b)` or `x_{a,b}` stands for."""
+    found = _GROUP.fullmatch(name)
+    before, items, after = found.groups() if found is not None else ("", name, "")
+    return [f"{before}{item.strip()}{after}" for item in re.split(r"[|,]", items)]
+
+
+def _strip_regex(name: str) -> str:
+    """Return a regex as a glob: `^a_` as `a_*`. The dot of `fs.*` belongs to the name."""
+    text = name.removeprefix("^").removesuffix("$").replace(".+", "*")
+    before, found, rest = text.partition(".*")
+    if found and not before[-1:].isalnum():
+        text = f"{before}*{rest}"
+    starts, ends = name.startswith("^"), name.endswith("$")
+    if starts and not ends and not text.endswith("*"):
+        return f"{text}*"
+    return f"*{text}" if ends and not starts and not text.startswith("*") else text
+
+
+def _yaml_text(name: str) -> str:
+    return f'"{name}"' if name.startswith("*") else name

@@ -1,0 +1,56 @@
+"""Reading commands and targets from arguments."""
+
+from __future__ import annotations
+
+import pytest
+
+from policyguard import Guard
+
+POLICY = """
+policyguard: 1
+name: deep
+bounds: {argument_depth: 3000}
+classify:
+  targets: [path]
+  shell: {arguments: [command, action.run]}
+rules:
+  no-secret: {when: "'secret' in call.targets", effect: block}
+  no-rm: {when: "call.command.contains('rm')", effect: block}
+"""
+
+
+@pytest.fixture
+def session(tmp_path):
+    file = tmp_path / "policyguard.yaml"
+    file.write_text(POLICY)
+    with Guard.load(file).session("s") as session:
+        yield session
+
+
+def nest(value, depth, *, as_list):
+    for _ in range(depth):
+        value = [value] if as_list else {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+@pytest.mark.parametrize(
+    ("argument", "leaf", "rule"), [("path", "secret", "no-secret"), ("command", "rm", "no-rm")]
+)
+def test_deep_arguments_are_read(session, argument, leaf, rule, as_list):
+    decision = session.check("tool", {argument: nest(leaf, 400, as_list=as_list)})
+    assert not decision.errors
+    assert [one.id for one in decision.violations] == [f"rules/{rule}"]
+
+
+def test_a_field_is_found_in_deep_lists(session):
+    decision = session.check("tool", {"action": nest({"run": "rm"}, 400, as_list=True)})
+    assert not decision.errors
+    assert [one.id for one in decision.violations] == ["rules/no-rm"]
+
+
+def test_arguments_too_deep_for_python_are_refused_as_invalid(session):
+    decision = session.check("tool", {"path": nest("a", 2000, as_list=True)})
+    assert not decision
+    assert [one.id for one in decision.violations] == ["bounds/arguments"]
+    assert "nested deeper than Python can read" in decision.message

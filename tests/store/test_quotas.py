@@ -527,7 +527,7 @@ def test_after_a_power_loss_leases_count_in_full(
         assert try_charge(store, slots)
         die(store)
         with monkeypatch.context() as patch:
-            patch.setattr("policyguard.store.quota.sqlite._read_boot_id", lambda: "another")
+            patch.setattr("policyguard.store.quota.sqlite.read_boot_id", lambda: "another")
             late = SqliteStore(path, caps=CAPS, sync=sync)
         (other,) = open_quotas(late, 1, QuotaSpec(limit=102))
         assert drain(late, other) == left

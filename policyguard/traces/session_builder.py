@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from policyguard.model.event import (
     Admitted,
@@ -67,11 +68,18 @@ class ImportedResult(msgspec.Struct, frozen=True):
 
 
 class SessionBuilder:
-    """A builder for the events of one session, after `started`; to be called in recorded order."""
+    """A builder for the events of one session; to be called in recorded order.
+
+    The session begins with its first message or call and ends with its last message, call or
+    result: a header, or what the host did before and after, is no part of it. `started.at` is the
+    begin where messages have no times of their own.
+    """
 
     def __init__(self, file: str, started: SessionStarted) -> None:
         self._file = file
-        self.started = started
+        self._started = started
+        self._has_started = False
+        self._first_at = self._last_at = started.at
         self.session = started.session
         self._turn_count = 0
         self._has_prompt = False
@@ -83,8 +91,23 @@ class SessionBuilder:
         self._open_calls: dict[str, str] = {}
         self._open_by_id: dict[str, deque[str]] = {}
 
+    def note_time(self, at: int | None) -> None:
+        """Note when there was a message, a call or a result."""
+        if at is not None:
+            if self._first_at is None:
+                self._first_at = at
+            if self._last_at is None or at > self._last_at:
+                self._last_at = at
+
+    def start(self) -> Iterator[Event]:
+        """Yield the first event, once."""
+        if not self._has_started:
+            self._has_started = True
+            yield replace(self._started, at=self._first_at)
+
     def add_prompt(self, at: int | None = None) -> None:
         """Note a user message; the turn begins when the agent replies."""
+        self.note_time(at)
         if not self._has_prompt:
             self._has_prompt, self._prompted_at = True, at
 
@@ -92,6 +115,8 @@ class SessionBuilder:
         self, tokens: int = 0, cost: float = 0.0, at: int | None = None
     ) -> Iterator[Event]:
         """Yield the turn that a reply of the model begins, and its usage."""
+        self.note_time(at)
+        yield from self.start()
         if self._has_prompt:
             self._has_prompt = False
             self._turn_count += 1
@@ -122,8 +147,9 @@ class SessionBuilder:
 
     def add_call(self, call: ImportedCall, batch: str) -> Iterator[Event]:
         """Yield one call; open calls stay open."""
+        self.note_time(call.at)
         if not self._turn_count:
-            self.add_prompt(self.started.at)
+            self.add_prompt(self._first_at)
         yield from self.add_reply()
         unique = self._unique_id(call.id)
         self._open_calls[unique] = call.id
@@ -143,6 +169,7 @@ class SessionBuilder:
     def add_result(self, result: ImportedResult, line: int | None = None) -> Iterator[Item]:
         """Yield a result, or `Skipped` (at `line`) if no open call waits for it."""
         call = self._take_open_call(result.call)
+        self.note_time(result.at)
         if call is None:
             yield Skipped(self._file, line, self._unmatched_reason(result.call))
             return
@@ -165,8 +192,10 @@ class SessionBuilder:
         return bool(self._open_calls)
 
     def close(self, success: bool | None = None, at: int | None = None) -> Iterator[Event]:
-        """Yield the last event; open calls stay open."""
-        yield SessionEnded(self.session, at, success=success)
+        """Yield the last event; open calls stay open. `at` is the recording's own end mark."""
+        self.note_time(at)
+        yield from self.start()
+        yield SessionEnded(self.session, self._last_at, success=success)
 
     def _take_open_call(self, original_id: str) -> str | None:
         """Return the oldest open call with that id; without an id, the oldest of all."""

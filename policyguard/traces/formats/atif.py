@@ -76,13 +76,13 @@ class _TrajectoryReader:
         # A continuation begins with copied steps of the previous trajectory.
         self._steps = [step for step in steps if not _is_copied(step[1])]
         self._is_continuation = len(self._steps) < len(steps)
-        times = [from_iso(as_object(step).get("timestamp")) for _, step in self._steps]
-        self._times = [at for at in times if at is not None]
+        messages = (step for _, step in self._steps if as_object(step).get("source") != "system")
+        times = (from_iso(as_object(step).get("timestamp")) for step in messages)
+        self._continued_at = next((at for at in times if at is not None), None)
         self._file = file
         self._builder = file.new_builder(
             SessionStarted(
                 session=name,
-                at=self._times[0] if self._times else None,
                 parent=parent,
                 agent=as_string(as_object(document.get("agent")).get("name")),
             )
@@ -93,9 +93,8 @@ class _TrajectoryReader:
     def items(self) -> Iterator[Item]:
         """Yield the session; a sub-agent works while the call that started it is open."""
         builder = self._builder
-        yield builder.started
         if self._is_continuation:
-            builder.add_prompt(self._times[0] if self._times else None)
+            builder.add_prompt(self._continued_at)
         for index, step in self._steps:
             position = f"session `{builder.session}`, step {index}"
             yield from self._read_step(position, as_object(step))
@@ -104,7 +103,7 @@ class _TrajectoryReader:
         if self._unmatched_results:
             reason = f"{self._unmatched_results} results without a tool call"
             yield self._file.skip(f"session `{builder.session}`: {reason}")
-        yield from builder.close(at=self._times[-1] if self._times else None)
+        yield from builder.close()
 
     def _read_step(self, position: str, step: dict[str, Any]) -> Iterator[Item]:
         at = from_iso(step.get("timestamp"))
@@ -146,6 +145,7 @@ class _TrajectoryReader:
 
     def _read_sub_agent(self, name: object) -> Iterator[Item]:
         if name in self._sub_agents:
+            yield from self._builder.start()
             yield from self._file.read_trajectory(self._sub_agents.pop(name), self._builder.session)
 
 

@@ -64,7 +64,6 @@ def _has_text_calls(conversation: _Conversation) -> bool:
 
 def _read_session(source: Source, conversation: _Conversation) -> Iterator[Item]:
     builder = SessionBuilder(source.file, SessionStarted(session=conversation.session))
-    yield builder.started
     last = len(conversation.messages) - 1
     for index, message in enumerate(conversation.messages):
         if not isinstance(message, dict) or message.get("role") not in _ROLES:

@@ -104,7 +104,6 @@ class _TranscriptReader:
         self._message: _Message | None = None
         self._counted_ids: set[str] = set()
         self._called_ids: set[str] = set()
-        self._last_at: int | None = None
 
     def read_line(self, number: int | None, line: object) -> Iterator[Item]:
         """Yield the items that a line completes."""
@@ -121,11 +120,9 @@ class _TranscriptReader:
         if not all(isinstance(block, dict) for block in blocks):
             yield self._skip(number, "a content block that is not an object")
             blocks = [block for block in blocks if isinstance(block, dict)]
-        self._last_at = from_iso(line.get("timestamp")) or self._last_at
         if self._builder is None:
             self._is_sidechain = _is_sidechain(line)
             self._builder = SessionBuilder(self._source.file, _start_event(self._source, line))
-            yield self._builder.started
         if line["type"] == "assistant":
             yield from self._read_assistant(self._builder, number, line, blocks)
         else:
@@ -137,13 +134,14 @@ class _TranscriptReader:
             yield self._skip(None, "a transcript without messages")
             return
         yield from self._flush_message(self._builder)
-        yield from self._builder.close(at=self._last_at)
+        yield from self._builder.close()
 
     def _read_assistant(
         self, builder: SessionBuilder, number: int | None, line: dict[str, Any], blocks: list[Any]
     ) -> Iterator[Item]:
         message = as_object(line.get("message"))
         at = from_iso(line.get("timestamp"))
+        builder.note_time(at)
         name = as_id(message.get("id"))
         if self._message is None or not name or name != self._message.id:
             yield from self._flush_message(builder)
@@ -211,7 +209,6 @@ def _is_sidechain(line: dict[str, Any]) -> bool:
 def _start_event(source: Source, line: dict[str, Any]) -> SessionStarted:
     return SessionStarted(
         session=source.name,
-        at=from_iso(line.get("timestamp")),
         parent=main.name if (main := main_session_file(source.path)) is not None else "",
         agent=FORMAT,
         cwd=as_string(line.get("cwd")),

@@ -60,23 +60,22 @@ class _SessionReader:
         self._started_calls: list[ImportedCall] = []
         self._requested_calls: dict[str, ImportedCall] = {}
         self._tool_names: dict[str, str] = {}
-        self._last_at: int | None = None
+        self._ended_at: int | None = None
 
     def read_event(self, number: int, line: dict[str, Any]) -> Iterator[Item]:
         """Yield the items that an event completes."""
         data = as_object(line.get("data"))
         at = from_iso(line.get("timestamp"))
-        self._last_at = at or self._last_at
         if self._builder is None:
             started = SessionStarted(
                 session=self._name,
-                at=from_iso(data.get("startTime")) or at,
                 agent=FORMAT,
                 cwd=as_string(as_object(data.get("context")).get("cwd")),
             )
             self._builder = SessionBuilder(self._source.file, started)
-            yield self._builder.started
         match line["type"]:
+            case "session.shutdown":
+                self._ended_at = at
             case "user.message" if as_text(data.get("content")).strip():
                 self._builder.add_prompt(at)
             case "assistant.message":
@@ -97,7 +96,7 @@ class _SessionReader:
         """Yield the last items, at the end of the file."""
         if self._builder is not None:
             yield from self._flush_calls(self._builder)
-            yield from self._builder.close(at=self._last_at)
+            yield from self._builder.close(at=self._ended_at)
 
     def _read_message(
         self, builder: SessionBuilder, data: dict[str, Any], at: int | None, is_sub_agent: bool

@@ -80,13 +80,12 @@ def read(source: Source) -> Iterator[Item]:
             line.get("type") in _NOTICE_TYPES or _is_command(line)
         ):
             yield Skipped(source.file, number, "not a message of a session")
-    started = SessionStarted(session=source.name, at=from_iso(head.get("startTime")), agent=FORMAT)
+    started = SessionStarted(session=source.name, agent=FORMAT)
     builder = SessionBuilder(source.file, started)
-    yield builder.started
     called_ids: set[str] = set()
     for message in messages.values():
         yield from _read_message(source, builder, message, called_ids)
-    yield from builder.close(at=from_iso(head.get("lastUpdated")))
+    yield from builder.close()
 
 
 def _is_command(line: dict[str, Any]) -> bool:

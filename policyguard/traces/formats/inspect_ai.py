@@ -99,17 +99,13 @@ class _SampleReader:
         call_ids = [as_id(call.get("id")) for call in self._message_calls()]
         self._sample_events = _SampleEvents(events, call_ids)
         self._has_replied = False
+        self._ended_at = from_iso(sample.get("completed_at"))
         # A sample may wait for days, prepared, before the agent's first message.
-        first = events[0].get("timestamp") if events else None
-        last = events[-1].get("timestamp") if events else None
-        self._ended_at = from_iso(sample.get("completed_at")) or from_iso(last)
-        started = self._sample_events.first_time()
-        started = started or from_iso(sample.get("started_at")) or from_iso(first)
-        self._builder = SessionBuilder(source.file, SessionStarted(session=name, at=started))
+        started = SessionStarted(session=name, at=self._sample_events.first_time())
+        self._builder = SessionBuilder(source.file, started)
 
     def items(self) -> Iterator[Item]:
         """Yield the session's events and its skipped parts."""
-        yield self._builder.started
         for index, message in enumerate(self._messages):
             if isinstance(message, dict) and isinstance(message.get("role"), str):
                 yield from self._read_message(message)

@@ -36,7 +36,6 @@ def read(source: Source) -> Iterator[Item]:
             continue
         tool = as_string(as_object(entry).get("environment")).removeprefix("ic_")
         builder = SessionBuilder(source.file, SessionStarted(session=name))
-        yield builder.started
         builder.add_prompt()
         for action, observation, valid in steps:
             yield from builder.add_calls([ImportedCall("", tool, {"command": action})])

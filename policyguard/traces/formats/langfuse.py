@@ -112,6 +112,7 @@ def _parse_span(observation: dict[str, Any]) -> Span:
         end=end,
         call=call,
         result=result,
+        is_work=is_model or kind == "AGENT",
         tokens=int(as_amount(usage.get("total")) or 0),
         cost=float(as_amount(observation.get("totalCost")) or 0) if is_model else 0.0,
     )

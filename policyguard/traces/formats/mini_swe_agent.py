@@ -68,7 +68,6 @@ def read(source: Source) -> Iterator[Item]:
         cwd=as_string(as_object(config.get("environment")).get("cwd")),
     )
     builder = SessionBuilder(source.file, started)
-    yield builder.started
     builder.add_prompt()
     messages = as_list(document.get("messages"))
     for index, message in enumerate(messages):

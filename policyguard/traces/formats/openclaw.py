@@ -102,15 +102,13 @@ class _LogReader:
             if session is None:
                 started = SessionStarted(
                     session=event.session,
-                    at=from_milliseconds(event.fields.get("ts")),
                     parent=self._find_parent(event.session),
                     agent=FORMAT,
                 )
                 session = self._sessions[event.session] = _SessionReader(self._file, started)
-                yield session.builder.started
             yield from session.read_event(event, next_type)
         for session in self._sessions.values():
-            yield from session.builder.close(at=session.last_at)
+            yield from session.builder.close()
         textless = sum(session.textless_results for session in self._sessions.values())
         if textless:
             reason = f"{textless} results without text: OpenClaw records none, so all are equal"
@@ -146,7 +144,6 @@ class _SessionReader:
 
     def __init__(self, file: str, started: SessionStarted) -> None:
         self.builder = SessionBuilder(file, started)
-        self.last_at = started.at
         self.textless_results = 0
         self._batch = ""
 
@@ -154,7 +151,6 @@ class _SessionReader:
         """Yield the items of an event; calls that start with nothing between them are a batch."""
         fields = event.fields
         at = from_milliseconds(fields.get("ts"))
-        self.last_at = at or self.last_at
         match event.type:
             case "agent.start":
                 # Some hooks record a start twice. Open calls of the previous run are over.

@@ -87,7 +87,6 @@ def read(source: Source) -> Iterator[Item]:
         return
     started = SessionStarted(session=source.name.removesuffix(".traj"), agent=FORMAT)
     builder = SessionBuilder(source.file, started)
-    yield builder.started
     builder.add_prompt()
     for index, step in enumerate(as_list(document["trajectory"])):
         if isinstance(step, dict) and isinstance(step.get("action"), str):

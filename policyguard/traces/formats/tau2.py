@@ -79,8 +79,7 @@ def _read_simulation(source: Source, run: object, fallback_id: str, agent: str) 
         return
     if name:
         source.seen_ids[name] = source.file
-    at = from_iso(as_object(run).get("start_time"))
-    started = SessionStarted(session=name or fallback_id, at=at, agent=agent)
+    started = SessionStarted(session=name or fallback_id, agent=agent)
     yield from _read_session(source, SessionBuilder(source.file, started), as_object(run))
 
 
@@ -110,7 +109,6 @@ def _agent_of_folder(path: Path) -> str:
 
 
 def _read_session(source: Source, builder: SessionBuilder, run: dict[str, Any]) -> Iterator[Item]:
-    yield builder.started
     for index, message in enumerate(run["messages"]):
         if not isinstance(message, dict):
             reason = f"session `{builder.session}`, message {index}: not an object"

@@ -22,7 +22,8 @@ NAME_PREFIXES = ("execute_tool ", "running tool: ")
 class Span(msgspec.Struct, frozen=True):
     """A span: of a tool, with its `call` and `result`, of a model, with its usage, or another.
 
-    `start` and `end` are ns since 1970; a span that was cut off has no end.
+    `start` and `end` are ns since 1970; a span that was cut off has no end. `is_work`: an agent
+    or a model is at work.
     """
 
     id: str
@@ -33,6 +34,7 @@ class Span(msgspec.Struct, frozen=True):
     call: ImportedCall | None = None
     result: ImportedResult | None = None
     is_mcp: bool = False
+    is_work: bool = False
     tokens: int = 0
     cost: float = 0.0
 
@@ -51,13 +53,14 @@ def seconds_between(start: int | None, end: int | None) -> float | None:
 
 def build_session(file: str, session: str, spans: list[Span]) -> Iterator[Item]:
     """Yield the session of one trace; it has one turn, as a trace begins with a user message."""
-    starts = [span.start for span in spans if span.start is not None]
-    ends = [span.end for span in spans if span.end is not None]
+    # Others prepare the agent, or come after it: connections, evaluations.
+    work = [span for span in spans if span.is_work or span.call is not None or span.tokens]
+    starts = [span.start for span in work if span.start is not None]
+    ends = [span.end for span in work if span.end is not None]
     agents = sorted((_sort_time(span.start), span.agent) for span in spans if span.agent)
     began = min(starts, default=None)
     started = SessionStarted(session=session, at=began, agent=agents[0][1] if agents else "")
     builder = SessionBuilder(file, started)
-    yield builder.started
     builder.add_prompt(began)
     batches: dict[str, str] = {}
     calls = _outermost_calls(spans)

@@ -101,7 +101,6 @@ class _RolloutReader:
         self._called_ids: set[str] = set()
         self._end_events: dict[str, CallEnd] = {}
         self._counted_tokens = 0
-        self._last_at: int | None = None
 
     def read_line(self, number: int | None, line: object) -> Iterator[Item]:
         """Yield the items that a line, or a bare item, completes."""
@@ -114,9 +113,8 @@ class _RolloutReader:
             reason = "not a rollout line or item: expected an object with a `type`"
             yield Skipped(self._source.file, number, reason)
             return
-        self._last_at = at or self._last_at
         if not self._has_started:
-            yield from self._start(payload, at)
+            self._start(payload)
         if kind == "event_msg":
             yield from self._read_event(payload, at, number)
         elif kind not in ("session_meta", "turn_context", "compacted"):
@@ -126,18 +124,16 @@ class _RolloutReader:
         """Yield the last items, at the end of the file."""
         if self._has_started:
             yield from self._flush_calls()
-            yield from self._builder.close(at=self._last_at)
+            yield from self._builder.close()
 
-    def _start(self, payload: dict[str, Any], at: int | None) -> Iterator[Item]:
+    def _start(self, payload: dict[str, Any]) -> None:
         self._has_started = True
         started = SessionStarted(
             session=self._source.name,
-            at=from_iso(payload.get("timestamp")) or at,
             agent=FORMAT,
             cwd=as_string(payload.get("cwd")),
         )
         self._builder = SessionBuilder(self._source.file, started)
-        yield self._builder.started
 
     def _read_item(
         self, item: dict[str, Any], at: int | None, number: int | None
@@ -152,7 +148,7 @@ class _RolloutReader:
             end = self._end_events.pop(as_id(item.get("call_id")), None)
             yield from self._builder.add_result(parse_result(item, end, at), number)
         elif kind == "message" and item.get("role") == "assistant":
-            yield from self._builder.add_reply()
+            yield from self._builder.add_reply(at=at)
         elif kind == "message" and item.get("role") == "user":
             text = as_text(item.get("content")).strip()
             if text and not text.startswith(_HARNESS_PREFIXES):

@@ -43,6 +43,9 @@ _NON_CALL_ACTIONS = (
 )
 """Actions that run nothing outside the agent."""
 
+_STATE_ACTIONS = ("system", "recall", "null", "change_agent_state")
+"""Actions with which OpenHands prepares the agent or notes its state: they are no messages."""
+
 _NON_ARGUMENTS = ("thought",)
 _FLAT_NON_ARGUMENTS = (
     "action",
@@ -147,22 +150,19 @@ def _read_session(
     if odd:
         yield Skipped(source.file, line, f"session `{name}`: {odd} entries that are not events")
     events = list(_iter_events(history))
-    first = next((at for event in events if (at := from_iso(event.get("timestamp")))), None)
-    started = SessionStarted(session=name, at=first, agent=FORMAT)
+    started = SessionStarted(session=name, agent=FORMAT)
     if any(version_1.is_event(event) for event in events):
         yield from version_1.read_session(source.file, started, events, line)
         return
     stream = _StreamReader(SessionBuilder(source.file, started), events, line)
-    yield stream.builder.started
     for event in events:
         yield from stream.read_event(event)
-    yield from stream.builder.close(at=stream.last_at)
+    yield from stream.builder.close()
 
 
 class _StreamReader:
     def __init__(self, builder: SessionBuilder, history: list[Any], line: int | None) -> None:
         self.builder = builder
-        self.last_at: int | None = None
         self._line = line
         calls = (event for event in history if _is_call(event))
         self._calls_per_response = Counter(_response_id(event) for event in calls)
@@ -176,12 +176,13 @@ class _StreamReader:
     def read_event(self, event: dict[str, Any]) -> Iterator[Item]:
         """Yield the items of an event."""
         at = from_iso(event.get("timestamp"))
-        self.last_at = at or self.last_at
         if "action" in event:
             if _is_prompt(event):
                 self.builder.add_prompt(at)
             elif _is_by_agent(event):
-                yield from self.builder.add_reply(*self._new_usage(event), at)
+                usage = self._new_usage(event)
+                if any(usage) or event["action"] not in _STATE_ACTIONS:
+                    yield from self.builder.add_reply(*usage, at)
                 if _is_call(event):
                     yield from self._read_call(event, at)
         elif is_result(event):

@@ -32,31 +32,29 @@ def read_session(
 ) -> Iterator[Item]:
     """Yield one conversation; `line` is its line in a file of several."""
     builder = SessionBuilder(file, started)
-    yield builder.started
     sizes = Counter(as_id(event.get("llm_response_id")) for event in history if _is_call(event))
-    last_response, batch, last_at = "", "", None
+    last_response, batch = "", ""
     ignored: set[str] = set()
     for event in history:
         at = from_iso(event.get("timestamp"))
-        last_at = at or last_at
         if _is_call(event):
             response = as_id(event.get("llm_response_id"))
             if not response or response != last_response:
-                yield from builder.add_reply()
+                yield from builder.add_reply(at=at)
                 yield from builder.abandon_open_calls()
                 batch = builder.new_batch() if response and sizes[response] > 1 else ""
             last_response = response
             yield from builder.add_call(_parse_call(event, at), batch)
         elif event.get("kind") == _ACTION_KIND:
             ignored.add(as_id(event.get("tool_call_id")))
-            yield from builder.add_reply()
+            yield from builder.add_reply(at=at)
         elif event.get("kind") in _RESULT_KINDS and as_id(event.get("tool_call_id")) not in ignored:
             yield from builder.add_result(_parse_result(event, at), line)
         elif event.get("kind") == _MESSAGE_KIND and event.get("source") == "user":
             builder.add_prompt(at)
         elif event.get("kind") == _MESSAGE_KIND and event.get("source") == "agent":
-            yield from builder.add_reply()
-    yield from builder.close(at=last_at)
+            yield from builder.add_reply(at=at)
+    yield from builder.close()
 
 
 def _is_call(event: dict[str, Any]) -> bool:

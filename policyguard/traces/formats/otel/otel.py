@@ -38,6 +38,10 @@ _CALL_ID_KEYS = ("gen_ai.tool.call.id", "tool.id", "tool_call.id", "ai.toolCall.
 _MERGED_TOOLS = "(merged tools)"
 """The tool of an extra span that Google's ADK writes over parallel calls."""
 
+_WORK_KINDS = ("AGENT", "LLM")
+_WORK_OPERATIONS = ("chat", "generate_content", "text_completion", "invoke_agent")
+"""The kinds and operations of spans in which an agent or a model is at work."""
+
 _TOKEN_KEYS = (
     ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens"),
     ("gen_ai.usage.prompt_tokens", "gen_ai.usage.completion_tokens"),
@@ -102,8 +106,21 @@ def _parse_span(raw: RawSpan) -> Span:
         call=call,
         result=result,
         is_mcp="mcp.method.name" in attributes,
+        is_work=_is_work(attributes),
         tokens=_count_tokens(attributes),
         cost=float(_amount(attributes.get("llm.cost.total"))),
+    )
+
+
+def _is_work(attributes: dict[str, Any]) -> bool:
+    """Return whether the span is of a running agent or a model."""
+    kind = as_string(attributes.get("openinference.span.kind")).upper()
+    operation = as_string(attributes.get("gen_ai.operation.name"))
+    return operation != "create_agent" and (
+        kind in _WORK_KINDS
+        or operation in _WORK_OPERATIONS
+        or as_string(attributes.get("traceloop.span.kind")).lower() == "agent"
+        or "gen_ai.agent.name" in attributes
     )
 
 

@@ -14,7 +14,7 @@ from policyguard.model.decision import EvalError
 from policyguard.model.event import Charge, Completed
 from policyguard.model.outcome import Outcome
 from policyguard.model.text import sanitize
-from policyguard.model.tool_name import split_tool_name
+from policyguard.model.tool_name import parse_tool_name
 
 if TYPE_CHECKING:
     from policyguard.evaluator.plan import BoundPlan
@@ -114,10 +114,8 @@ class Attempt(msgspec.Struct, eq=False):
         return activation
 
     def split_tool_name(self) -> None:
-        """Take a full name apart. To be called once, before anything is derived."""
-        tool, server = split_tool_name(self.tool, self.server)
-        if tool != self.tool:
-            self.host_tool, self.tool, self.server = self.tool, tool, server
+        """Split a full name. To be called once, before anything is derived."""
+        self.tool, self.server, self.host_tool = parse_tool_name(self.tool, self.server)
 
     @property
     def shown_tool(self) -> str:

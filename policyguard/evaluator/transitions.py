@@ -18,33 +18,31 @@ from policyguard.evaluator.session_state import SessionState
 from policyguard.model.effect import Effect
 from policyguard.model.event import Admitted, Refused
 from policyguard.model.outcome import Outcome
-from policyguard.model.tool_name import split_tool_name
 
 
 def attempt_from_event(session: SessionState, event: Admitted | Refused, at: int | None) -> Attempt:
     """Return a recorded attempt as its caller made it, without what a policy derived."""
-    attempt = Attempt(
-        event.tool,
+    tool, server, host_tool = event.tool_name
+    return Attempt(
+        tool,
         event.args or {},
         at,
         session,
         event.wall,
         event.call,
-        event.server,
+        server,
         event.batch,
         event.host_call,
         event.tags,
         event.hints,
         event.estimate,
-        event.host_tool,
+        host_tool,
     )
-    attempt.split_tool_name()
-    return attempt
 
 
 def find_plan(evaluator: Evaluator, session: SessionState, event: Admitted | Refused) -> Plan:
     """Return the plan of a recorded attempt."""
-    tool, server = split_tool_name(event.tool, event.server)
+    tool, server, _ = event.tool_name
     return evaluator.plan(tool, server, session.agent, event.all_classes)
 
 

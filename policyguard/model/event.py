@@ -15,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from policyguard.model.constraint import Observation
+from policyguard.model.tool_name import ToolName, parse_tool_name
 
 Provenance = Literal["explicit", "inferred", "unknown"]
 """Where success or failure comes from: the record (`explicit`), the result's text (`inferred`), or
@@ -85,6 +86,13 @@ class _AttemptEvent(_Event, frozen=True):
     def shown_tool(self) -> str:
         """The tool as the host names it."""
         return self.host_tool or self.tool
+
+    @property
+    def tool_name(self) -> ToolName:
+        """The tool's name; events of older journals and other programs have it unsplit."""
+        if self.host_tool:
+            return ToolName(self.tool, self.server, self.host_tool)
+        return parse_tool_name(self.tool, self.server)
 
     @property
     def all_classes(self) -> tuple[str, ...]:

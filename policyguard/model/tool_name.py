@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 MCP_PREFIX = "mcp__"
 
 
-def split_tool_name(tool: str, server: str = "") -> tuple[str, str]:
-    """Return a tool's own name and its server.
+class ToolName(NamedTuple):
+    """A tool's own name, its server, and the name that the host used, if that is another."""
 
-    A name without server or tool stays whole, as does one with another server than the given.
+    tool: str
+    server: str
+    host_tool: str
+
+
+def parse_tool_name(name: str, server: str = "", own_name: str = "") -> ToolName:
+    """Return a tool's name as calls, recordings and policies have it.
+
+    `own_name` is the tool's name on its server, where the host knows it. Otherwise a full name is
+    split: not one without server or tool, nor one with another server than the given.
     """
-    if not tool.startswith(MCP_PREFIX):
-        return tool, server
+    if own_name and server:
+        return ToolName(own_name, server, "" if own_name == name else name)
+    if not name.startswith(MCP_PREFIX):
+        return ToolName(name, server, "")
     if server:
-        return tool.removeprefix(join_tool_name("", server)) or tool, server
-    named, _, short = tool[len(MCP_PREFIX) :].partition("__")
-    return (short, named) if named and short else (tool, "")
+        tool = name.removeprefix(join_tool_name("", server)) or name
+    else:
+        server, _, tool = name[len(MCP_PREFIX) :].partition("__")
+        if not (server and tool):
+            tool, server = name, ""
+    return ToolName(tool, server, "" if tool == name else name)
 
 
 def join_tool_name(tool: str, server: str) -> str:
-    """Return the name of a server's tool as hosts say it."""
+    """Return the full name of a server's tool."""
     return f"{MCP_PREFIX}{server}__{tool}"
+
+
+def host_tool_names(tool: str, server: str) -> tuple[str, ...]:
+    """Return the names that hosts use for a server's tool.
+
+    The first is that of Claude Code and Codex; Gemini CLI uses the next two, Copilot CLI the last.
+    """
+    names = f"mcp_{server}_{tool}", f"{server}__{tool}", f"{server}-{tool}"
+    return join_tool_name(tool, server), *names
 
 
 def short_tool_glob(glob: str) -> str:

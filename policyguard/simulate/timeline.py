@@ -51,7 +51,7 @@ class TimelineCall:
         counterfactual: bool,
     ) -> None:
         self._index = index
-        self._call = event.call
+        self._call = event.host_call or event.call
         self._tool = event.shown_tool
         self._at = event.at
         self._decisions = decisions

@@ -24,7 +24,7 @@ from policyguard.model.event import (
     Spent,
     TurnStarted,
 )
-from policyguard.model.tool_name import split_tool_name
+from policyguard.model.tool_name import parse_tool_name
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing.json_shape import as_id, as_string
 from policyguard.traces.parsing.message_content import as_arguments
@@ -33,7 +33,8 @@ from policyguard.traces.parsing.message_content import as_arguments
 class ImportedCall(msgspec.Struct, frozen=True):
     """A call as recorded. `id` may be empty or repeat an earlier id of the session.
 
-    `args` is None if the arguments were not recorded. `server` is the tool's MCP server, if known.
+    `args` is None if the arguments were not recorded. `server` is the tool's MCP server, and
+    `own_name` its name there, if known. `has_host_id`: the host gave the call its `id`.
     """
 
     id: str
@@ -41,13 +42,28 @@ class ImportedCall(msgspec.Struct, frozen=True):
     args: dict[str, Any] | None
     at: int | None = None
     server: str = ""
+    own_name: str = ""
+    has_host_id: bool = True
 
     @classmethod
     def parse(
-        cls, id_: object, tool: object, args: object, at: int | None = None, server: object = ""
+        cls,
+        id_: object,
+        tool: object,
+        args: object,
+        at: int | None = None,
+        server: object = "",
+        own_name: object = "",
     ) -> ImportedCall:
         """Return a call with the values of untrusted fields."""
-        return cls(as_id(id_), as_string(tool), as_arguments(args), at, as_string(server))
+        return cls(
+            as_id(id_),
+            as_string(tool),
+            as_arguments(args),
+            at,
+            as_string(server),
+            as_string(own_name),
+        )
 
 
 class ImportedResult(msgspec.Struct, frozen=True):
@@ -154,7 +170,7 @@ class SessionBuilder:
         unique = self._unique_id(call.id)
         self._open_calls[unique] = call.id
         self._open_by_id.setdefault(call.id, deque()).append(unique)
-        tool, server = split_tool_name(call.tool, call.server)
+        tool, server, host_tool = parse_tool_name(call.tool, call.server, call.own_name)
         yield Admitted(
             self.session,
             call.at,
@@ -163,7 +179,8 @@ class SessionBuilder:
             args=call.args,
             server=server,
             batch=batch,
-            host_tool="" if tool == call.tool else call.tool,
+            host_call=call.id if call.has_host_id else "",
+            host_tool=host_tool,
         )
 
     def add_result(self, result: ImportedResult, line: int | None = None) -> Iterator[Item]:

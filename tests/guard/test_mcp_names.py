@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from policyguard import Guard
-from policyguard.model.tool_name import split_tool_name
+from policyguard.model.tool_name import parse_tool_name
 
 POLICY = """
 policyguard: 1
@@ -41,7 +41,9 @@ def _guard(folder: Path) -> Guard:
     ],
 )
 def test_a_name_is_split(name: str, server: str, expected: tuple[str, str]) -> None:
-    assert split_tool_name(name, server) == expected
+    tool, server, host_tool = parse_tool_name(name, server)
+    assert (tool, server) == expected
+    assert host_tool == ("" if tool == name else name)
 
 
 def test_decisions_and_messages_keep_the_name_of_the_host(tmp_path: Path) -> None:

@@ -7,7 +7,12 @@ from collections.abc import Callable
 from policyguard.engines.regex import Regex
 from policyguard.model.entry import SelectiveEntry, Selector
 from policyguard.model.policy import ClassEntry
-from policyguard.model.tool_name import MCP_PREFIX, join_tool_name, short_tool_glob
+from policyguard.model.tool_name import (
+    MCP_PREFIX,
+    host_tool_names,
+    join_tool_name,
+    short_tool_glob,
+)
 
 NameMatcher = Callable[[str], bool]
 ToolMatcher = Callable[[str, str], bool]
@@ -60,12 +65,25 @@ def compile_tool_glob(pattern: str) -> ToolMatcher:
     )
 
 
+def _compile_any_name_glob(pattern: str) -> ToolMatcher:
+    """Return a predicate like `compile_tool_glob`, also for the names that other hosts use.
+
+    Only for what an entry covers: a server's name must not exempt its tools by accident, nor give
+    them another limit.
+    """
+    matches = compile_glob(pattern)
+    return lambda tool, server: (
+        matches(tool) or (server != "" and any(map(matches, host_tool_names(tool, server))))
+    )
+
+
 def compile_tool_selector(selector: Selector | None) -> ToolMatcher:
     """Return a predicate on a tool and its server; None matches everything."""
     if selector is None:
         return lambda tool, server: True
-    globs = [compile_tool_glob(item) for item in selector.items]
     outside = selector.outside
+    compile_item = compile_tool_glob if outside else _compile_any_name_glob
+    globs = [compile_item(item) for item in selector.items]
     return lambda tool, server: any(matches(tool, server) for matches in globs) is not outside
 
 

@@ -23,7 +23,7 @@ from policyguard.engines.yaml_tree import (
 from policyguard.model.diagnostic import Diagnostic, did_you_mean, quote_text
 from policyguard.model.entry import Example
 from policyguard.model.policy import Policy
-from policyguard.model.tool_name import split_tool_name
+from policyguard.model.tool_name import parse_tool_name
 
 _SECTIONS = ("rules", "budgets", "result_rules")
 
@@ -87,7 +87,7 @@ def _check_example(
     called = merged.node(path)
     if not isinstance(called, MappingNode) or example.tool not in called:
         return
-    if split_tool_name(example.tool)[0] not in tools.name_type.members:
+    if parse_tool_name(example.tool).tool not in tools.name_type.members:
         yield _unknown_name(
             "tool", example.tool, tools.name_type.members, called.key_node(example.tool)
         )

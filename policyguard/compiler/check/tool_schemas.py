@@ -32,7 +32,7 @@ from policyguard.engines.yaml_tree import (
     get_child,
 )
 from policyguard.model.diagnostic import Diagnostic
-from policyguard.model.tool_name import short_tool_glob, split_tool_name
+from policyguard.model.tool_name import parse_tool_name, short_tool_glob
 
 PSEUDO_TOOLS = frozenset({"@spawn", "@finish"})
 """Names for agent actions that are not tool calls."""
@@ -171,7 +171,7 @@ def _add_tool(tool: MappingNode, types: dict[str, Type], errors: list[Diagnostic
     )
     accepted, malformed = (ANY_ARGUMENTS, []) if schema is None else argument_type(schema)
     errors += malformed
-    own_name, _ = split_tool_name(name.text)
+    own_name = parse_tool_name(name.text).tool
     if own_name in types:  # two servers may have a tool of one name
         accepted = union_arguments([types[own_name], accepted])
     types[own_name] = accepted

@@ -28,7 +28,7 @@ from policyguard.lint.analysis.compared_names import (
 )
 from policyguard.lint.analysis.required_literals import leading_literals
 from policyguard.lint.rule import Finding, LintContext
-from policyguard.model.tool_name import MCP_PREFIX, split_tool_name
+from policyguard.model.tool_name import MCP_PREFIX, parse_tool_name
 
 
 def check(context: LintContext) -> Iterator[Finding]:
@@ -40,7 +40,7 @@ def check(context: LintContext) -> Iterator[Finding]:
         for listed, field in find_compared_lists(tree):
             for index, item in enumerate(context.policy.lists.get(listed, ())):
                 item_path = ("lists", listed, index)
-                tool, server = split_tool_name(str(item))
+                tool, server, _ = parse_tool_name(str(item))
                 if server and field == "call.tool" and context.owns(item_path):
                     message = f"`call.tool in lists.{listed}` is never true of `{item}`"
                     span = context.merged.span_of(item_path)
@@ -53,7 +53,7 @@ def _explain(name: ComparedName) -> tuple[str, str] | None:
     field, text, _, part = name
     if part and field == "call.tool":
         return _explain_part(text, part)
-    tool, server = split_tool_name(text)
+    tool, server, _ = parse_tool_name(text)
     if server and field == "call.tool":
         message = f"`call.tool` is never `{text}`, only `{tool}`"
         return message, f"write `call.tool == '{tool}' && call.server == '{server}'`"
@@ -73,7 +73,7 @@ def _explain_part(text: str, part: str) -> tuple[str, str] | None:
     else:
         literals = {text}
     for literal in sorted(literals):
-        short, _ = split_tool_name(literal)
+        short = parse_tool_name(literal).tool
         if literal.startswith(MCP_PREFIX) and (short == literal or short not in literals):
             server = literal[len(MCP_PREFIX) :].partition("__")[0]
             hint = f"call.server == '{server}'" if server else "call.server != ''"

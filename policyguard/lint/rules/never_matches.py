@@ -26,7 +26,7 @@ from policyguard.lint.analysis.satisfiability import Conjunction, Predicate, is_
 from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.diagnostic import quote_text
 from policyguard.model.entry import SelectiveEntry
-from policyguard.model.tool_name import split_tool_name
+from policyguard.model.tool_name import parse_tool_name
 
 
 def check(context: LintContext) -> Iterator[Finding]:
@@ -91,7 +91,7 @@ def _possible_classes(
         return known, known
     possible = [
         classes or ("",)
-        for tool in tools.items
-        for classes in context.evaluator.candidates(*split_tool_name(tool)).extremes()
+        for tool, server, _ in map(parse_tool_name, tools.items)
+        for classes in context.evaluator.candidates(tool, server).extremes()
     ]
     return frozenset(classes[0] for classes in possible), frozenset(chain(*possible))

@@ -120,8 +120,10 @@ class _SessionReader:
     def _parse_call(self, data: dict[str, Any], at: int | None) -> ImportedCall:
         name = as_id(data.get("toolCallId"))
         request = self._requested_calls.get(name)
-        server = data.get("mcpServerName") or (request.server if request else "")
-        return ImportedCall.parse(name, data.get("toolName"), data.get("arguments"), at, server)
+        server = as_string(data.get("mcpServerName")) or (request.server if request else "")
+        tool = as_string(data.get("toolName"))
+        own_name = as_string(data.get("mcpToolName")) or _own_name(tool, server)
+        return ImportedCall.parse(name, tool, data.get("arguments"), at, server, own_name)
 
     def _flush_calls(self, builder: SessionBuilder) -> Iterator[Item]:
         """Yield the calls that started with nothing between them, as one batch."""
@@ -132,8 +134,15 @@ class _SessionReader:
 
 
 def _parse_request(request: dict[str, Any], at: int | None) -> ImportedCall:
-    name, server = request.get("toolCallId"), request.get("mcpServerName")
-    return ImportedCall.parse(name, request.get("name"), request.get("arguments"), at, server)
+    name, server = request.get("toolCallId"), as_string(request.get("mcpServerName"))
+    tool = as_string(request.get("name"))
+    own_name = as_string(request.get("mcpToolName")) or _own_name(tool, server)
+    return ImportedCall.parse(name, tool, request.get("arguments"), at, server, own_name)
+
+
+def _own_name(tool: str, server: str) -> str:
+    """Return the name of a tool on its server; Copilot may put the server before it."""
+    return tool.removeprefix(f"{server}-") if server else ""
 
 
 def _parse_result(data: dict[str, Any], at: int | None, tool: str) -> ImportedResult:

@@ -36,6 +36,9 @@ _HARNESS_PREFIXES = ("System: Please continue.",)
 
 _STATUS_SUCCESS = {"success": True, "error": False, "cancelled": False}
 
+_SHOWN_MCP_TOOL = re.compile(r"(?s)(?P<tool>[^ ]+) \((?P<server>.+) MCP Server\)")
+"""How Gemini shows a tool of an MCP server; the name that the model uses differs by version."""
+
 _SHELL_TOOL = "run_shell_command"
 _OUTPUT_FOOTER = re.compile(
     r"(?:\nExit Code: (?P<code>-?\d{1,10}|\(none\)))?(?P<signal>\nSignal: .*)?"
@@ -121,11 +124,22 @@ def _read_message(
         called_ids.add(name)
         calls.append(call)
     yield from builder.add_calls(
-        [ImportedCall.parse(raw.get("id"), raw.get("name"), raw.get("args"), at) for raw in calls]
+        [
+            ImportedCall.parse(
+                raw.get("id"), raw.get("name"), raw.get("args"), at, *_parse_server(raw)
+            )
+            for raw in calls
+        ]
     )
     for call in calls:
         if call.get("result") is not None or as_string(call.get("status")) in _STATUS_SUCCESS:
             yield from builder.add_result(_parse_result(call))
+
+
+def _parse_server(call: dict[str, Any]) -> tuple[str, str]:
+    """Return the server of an MCP tool and the tool's own name; empty for other tools."""
+    shown = _SHOWN_MCP_TOOL.fullmatch(as_string(call.get("displayName")))
+    return (shown["server"], shown["tool"]) if shown else ("", "")
 
 
 def _message_text(content: object) -> str:

@@ -101,7 +101,7 @@ def _parse_span(observation: dict[str, Any]) -> Span:
         raw = observation.get("input")
         args = None if raw is None else as_arguments(raw)
         tool = spans.tool_in_name(as_string(observation.get("name")))
-        call = ImportedCall(as_id(observation.get("id")), tool, args, start)
+        call = ImportedCall(as_id(observation.get("id")), tool, args, start, has_host_id=False)
         result = _parse_result(observation, start, end) if end is not None else None
     is_model = kind == "GENERATION"
     usage = as_object(observation.get("usageDetails")) if is_model else {}

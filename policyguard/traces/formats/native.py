@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from policyguard.journal.format import LineError, decode
 from policyguard.model.event import Admitted, Event, Refused
-from policyguard.model.tool_name import split_tool_name
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing.json_shape import as_string
@@ -69,10 +68,8 @@ def read(source: Source) -> Iterator[Item]:
 
 
 def _split_tool_name(event: Event) -> Event:
-    """Take a call's full name apart, as a session does."""
+    """Split a call's full name, as a session does."""
     if not isinstance(event, Admitted | Refused):
         return event
-    tool, server = split_tool_name(event.tool, event.server)
-    if tool == event.tool:
-        return event
-    return replace(event, tool=tool, server=server, host_tool=event.tool)
+    tool, server, host_tool = event.tool_name
+    return replace(event, tool=tool, server=server, host_tool=host_tool)

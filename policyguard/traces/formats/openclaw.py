@@ -18,6 +18,7 @@ from policyguard.traces.parsing.json_shape import (
     as_string,
 )
 from policyguard.traces.parsing.measurements import from_milliseconds
+from policyguard.traces.parsing.message_content import as_arguments
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
 FORMAT = "openclaw"
@@ -176,8 +177,9 @@ class _SessionReader:
 
 def _parse_call(fields: dict[str, Any], at: int | None) -> ImportedCall:
     """Return a call, whose id is the tool's name: the format has no ids."""
-    tool = fields.get("toolName")
-    return ImportedCall.parse(tool, tool, fields.get("params"), at)
+    tool = as_string(fields.get("toolName"))
+    args = as_arguments(fields.get("params"))
+    return ImportedCall(tool, tool, args, at, has_host_id=False)
 
 
 def _parse_result(fields: dict[str, Any], at: int | None) -> ImportedResult:

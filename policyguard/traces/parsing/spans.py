@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from policyguard.model.event import SessionStarted
-from policyguard.model.tool_name import split_tool_name
+from policyguard.model.tool_name import parse_tool_name
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
@@ -135,7 +135,7 @@ def _has_outer_span(span: Span, call: ImportedCall, spans_by_id: dict[str, Span]
 
 
 def _own_name(call: ImportedCall) -> str:
-    return split_tool_name(call.tool, call.server)[0]
+    return parse_tool_name(call.tool, call.server).tool
 
 
 def _is_same_call(span: Span, call: ImportedCall, outer: Span, outer_call: ImportedCall) -> bool:

@@ -198,10 +198,12 @@ class _StreamReader:
             batch = self._batches.setdefault(response, "") or self.builder.new_batch()
             self._batches[response] = batch
         metadata = as_object(event.get("tool_call_metadata"))
-        name = as_id(metadata.get("tool_call_id")) or as_id(event.get("id"))
+        host_id = as_id(metadata.get("tool_call_id"))
+        name = host_id or as_id(event.get("id"))
         self._call_ids[as_id(event.get("id"))] = name
         tool = as_string(metadata.get("function_name")) or event["action"]
-        call = ImportedCall(name, tool, _parse_arguments(event), at)
+        args = _parse_arguments(event)
+        call = ImportedCall(name, tool, args, at, has_host_id=bool(host_id))
         yield from self.builder.add_call(call, batch)
 
     def _read_result(self, event: dict[str, Any], at: int | None) -> Iterator[Item]:

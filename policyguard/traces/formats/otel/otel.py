@@ -94,8 +94,8 @@ def _parse_span(raw: RawSpan) -> Span:
     call = result = None
     if tool:
         args = call_content.parse_arguments(raw)
-        name = as_id(first_value(attributes, _CALL_ID_KEYS)) or raw.id
-        call = ImportedCall(name, tool, args, raw.start)
+        name = as_id(first_value(attributes, _CALL_ID_KEYS))
+        call = ImportedCall(name or raw.id, tool, args, raw.start, has_host_id=bool(name))
         result = _parse_result(raw, call) if raw.has_ended else None
     return Span(
         id=raw.id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 MCP_PREFIX = "mcp__"
@@ -54,3 +55,18 @@ def short_tool_glob(glob: str) -> str:
         return glob
     server, _, short = glob[len(MCP_PREFIX) :].partition("__")
     return short or ("*" if "*" in server or "?" in server else glob)
+
+
+def own_name_globs(glob: str) -> tuple[str, ...]:
+    """Return globs for all own names of tools that a glob may match on some server."""
+    ends = {glob[i + len(mark) :] for mark in ("-", "__") for i in _find_all(glob, mark)}
+    if glob.startswith("mcp_"):
+        ends |= {glob[i + 1 :] for i in _find_all(glob, "_")}
+    return glob, short_tool_glob(glob), *sorted(ends - {""})
+
+
+def _find_all(text: str, part: str) -> Iterator[int]:
+    at = text.find(part)
+    while at >= 0:
+        yield at
+        at = text.find(part, at + 1)

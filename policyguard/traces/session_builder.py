@@ -136,6 +136,8 @@ class SessionBuilder:
         if self._has_prompt:
             self._has_prompt = False
             self._turn_count += 1
+            if self._turn_count == 1 and self._prompted_at is None:
+                self._prompted_at = self._first_at
             yield TurnStarted(self.session, self._prompted_at)
         if tokens or cost:
             yield Spent(self.session, at, tokens=tokens, cost=cost)

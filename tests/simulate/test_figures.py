@@ -54,6 +54,14 @@ def test_a_recorded_refusal_that_is_now_allowed_is_a_divergence(tmp_path: Path) 
     assert [call.counterfactual for call in run.timeline] == [False, False, True]
 
 
+def test_a_report_names_calls_by_the_ids_of_the_host(tmp_path: Path) -> None:
+    trace = tmp_path / "t.jsonl"
+    call = '"event":"admitted","session":"s","tool":"read","args":{"path":"/c"}'
+    trace.write_text(f'{{{call},"call":"1","host_call":"toolu_01"}}\n{{{call},"call":"2"}}\n')
+    (run,) = _replayed(trace, NO_SECRETS).sessions
+    assert [call.call for call in run.timeline] == ["toolu_01", "2"]
+
+
 def test_a_replay_has_no_approver(tmp_path: Path) -> None:
     text = "rules: {careful: {tools: [read], when: 'true', effect: ask}}"
     fingerprint, _, _ = load(policy(tmp_path / "policy.yaml", text)).fingerprinter.fingerprint_call(

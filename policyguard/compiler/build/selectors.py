@@ -11,6 +11,7 @@ from policyguard.model.tool_name import (
     MCP_PREFIX,
     host_tool_names,
     join_tool_name,
+    own_name_globs,
     short_tool_glob,
 )
 
@@ -95,7 +96,7 @@ def compile_own_name_selector(selector: Selector | None) -> NameMatcher:
     if selector.outside:
         items = tuple(item for item in items if short_tool_glob(item) == item)
     else:
-        items = (*items, *map(short_tool_glob, items))
+        items = tuple(own for item in items for own in own_name_globs(item))
     return compile_selector(Selector(items=items, outside=selector.outside))
 
 

@@ -46,6 +46,9 @@ _NON_CALL_ACTIONS = (
 _STATE_ACTIONS = ("system", "recall", "null", "change_agent_state")
 """Actions with which OpenHands prepares the agent or notes its state: they are no messages."""
 
+_MCP_ACTION = "call_tool_mcp"
+"""The action that calls any tool of an MCP server: its arguments name the tool."""
+
 _NON_ARGUMENTS = ("thought",)
 _FLAT_NON_ARGUMENTS = (
     "action",
@@ -203,6 +206,8 @@ class _StreamReader:
         self._call_ids[as_id(event.get("id"))] = name
         tool = as_string(metadata.get("function_name")) or event["action"]
         args = _parse_arguments(event)
+        if event["action"] == _MCP_ACTION and isinstance(args.get("arguments"), dict):
+            tool, args = as_string(args.get("name")) or tool, args["arguments"]
         call = ImportedCall(name, tool, args, at, has_host_id=bool(host_id))
         yield from self.builder.add_call(call, batch)
 

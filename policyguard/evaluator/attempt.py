@@ -14,7 +14,7 @@ from policyguard.model.decision import EvalError
 from policyguard.model.event import Charge, Completed
 from policyguard.model.outcome import Outcome
 from policyguard.model.text import sanitize
-from policyguard.model.tool_name import parse_tool_name
+from policyguard.model.tool_name import MCP_PREFIX, parse_tool_name
 
 if TYPE_CHECKING:
     from policyguard.evaluator.plan import BoundPlan
@@ -115,7 +115,8 @@ class Attempt(msgspec.Struct, eq=False):
 
     def split_tool_name(self) -> None:
         """Split a full name. To be called once, before anything is derived."""
-        self.tool, self.server, self.host_tool = parse_tool_name(self.tool, self.server)
+        if self.tool.startswith(MCP_PREFIX):
+            self.tool, self.server, self.host_tool = parse_tool_name(self.tool, self.server)
 
     @property
     def shown_tool(self) -> str:

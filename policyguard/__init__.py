@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from policyguard.guard.listeners import Listener
     from policyguard.guard.session import Progress, Session
     from policyguard.journal.errors import AlteredError, JournalError
-    from policyguard.model.constraint import Constraint
+    from policyguard.model.constraint import Constraint, Observation
     from policyguard.model.decision import Decision, EvalError, Violation
     from policyguard.model.diagnostic import Diagnostic, PolicyError
     from policyguard.model.effect import Effect
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Admitted,
         Approved,
         CallEnded,
+        Charge,
         ChildCharged,
         Completed,
         Event,
@@ -62,6 +63,7 @@ _MODULES = {
     "Blame": "policyguard.model.policy",
     "CallEnded": "policyguard.model.event",
     "CallRefused": "policyguard.model.errors",
+    "Charge": "policyguard.model.event",
     "ChildCharged": "policyguard.model.event",
     "ClosedError": "policyguard.model.errors",
     "Completed": "policyguard.model.event",
@@ -75,6 +77,7 @@ _MODULES = {
     "Guard": "policyguard.guard.guard",
     "JournalError": "policyguard.journal.errors",
     "Listener": "policyguard.guard.listeners",
+    "Observation": "policyguard.model.constraint",
     "Outcome": "policyguard.model.outcome",
     "PolicyError": "policyguard.model.diagnostic",
     "PolicyguardError": "policyguard.model.errors",
@@ -103,6 +106,7 @@ __all__ = [
     "Blame",
     "CallEnded",
     "CallRefused",
+    "Charge",
     "ChildCharged",
     "ClosedError",
     "Completed",
@@ -116,6 +120,7 @@ __all__ = [
     "Guard",
     "JournalError",
     "Listener",
+    "Observation",
     "Outcome",
     "PolicyError",
     "PolicyguardError",

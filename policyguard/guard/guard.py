@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
@@ -16,14 +15,14 @@ from policyguard.guard import validate
 from policyguard.guard.approver import Approver, check_approver
 from policyguard.guard.call_events import CallEventEmitter, FastCallEmitter
 from policyguard.guard.constraint_sync import ConstraintSync, open_store
-from policyguard.guard.event_loop import running_loop
+from policyguard.guard.event_loop import run_blocking
 from policyguard.guard.guard_state import GuardState
 from policyguard.guard.host_log import warn
 from policyguard.guard.listeners import Listener, Listeners
 from policyguard.guard.open_sessions import OpenSessions
 from policyguard.guard.session import Session
 from policyguard.guard.session_lifetime import SessionLifetime
-from policyguard.guard.session_opening import DeferredSession, open_session, reopen_session
+from policyguard.guard.session_opening import find_session, reopen_session
 from policyguard.guard.shared_budgets import open_shared_budgets
 from policyguard.guard.timeline import open_timeline
 from policyguard.guard.tool_decorator import guard_tool
@@ -61,6 +60,8 @@ class Guard:
         journal_key: str | Path | None = None,
     ) -> None:
         """Do as `load` does with a compiled policy. The caller closes `store`."""
+        if not isinstance(compiled, CompiledPolicy):
+            raise TypeError(f"a guard is made by `Guard.load`, not from {compiled!r:.40}")
         now = validate.clock_time(clock)
         if approver is not None:
             check_approver(approver)
@@ -172,6 +173,17 @@ class Guard:
             self._journal = None
             self._update_emitters()
 
+    async def aclose(self) -> None:
+        """Do as `close` does, off the event loop, once the async listeners have all events."""
+        await run_blocking(self, self.close)
+        await self._listeners.drain()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
     def __repr__(self) -> str:
         closed = " closed" if self.closed else ""
         return f"<Guard policy={self.policy!r} sessions={len(self._open_sessions)}{closed}>"
@@ -220,31 +232,26 @@ class Guard:
         `parent`: the session of the agent that spawned this one. Calls here charge its budgets too,
         and it closes and ends this one with itself; a parent that is not open is resumed first.
         `tags`: values of the tags that the policy declares; others are ignored, since a host may
-        serve several policies. None means unknown. Lone surrogates in names are escaped. Inside an
-        event loop, a session with a store is opened when it is first used or entered.
+        serve several policies. None means unknown. Lone surrogates in names are escaped. A session
+        that exists keeps the roles, folder and tags that it was first opened with. Inside an event
+        loop, a session with a store is opened when it is first used or entered.
 
-        `ValueError` if the session has another user, agent or project, if its parent is closed, of
-        another guard or cannot be resumed, and for missing or wrong tags. `ClosedError` if the
-        guard is closed, `SessionLimitError` if it has no room for a session beside its ancestors.
-        With a store:
-        `SessionBusyError` if the session is open in another process or guard, `AlteredError` if its
-        journal was altered, `JournalError` and `StoreError` if something cannot be read or written.
+        `ValueError` if the session has another user, agent, project or parent, if its parent is
+        closed, of another guard or cannot be resumed, and for missing or wrong tags. `ClosedError`
+        if the guard is closed, `SessionLimitError` if it has no room for a session beside its
+        ancestors. With a store: `SessionBusyError` if the session is open in another process or
+        guard, `AlteredError` if its journal was altered, `JournalError` and `StoreError` if
+        something cannot be read or written.
         """
-        name = validate.identifier("id", validate.text("id", id))
         started = SessionStarted(
-            session=name,
+            session=validate.identifier("id", validate.text("id", id)),
             agent=validate.identifier("agent", agent),
             user=validate.identifier("user", user),
             roles=validate.text_list("roles", roles),
             project=validate.identifier("project", project),
             cwd=validate.path("cwd", cwd),
         )
-        checked = validate.mapping("tags", tags)
-        opened = self._open_sessions.get(name)
-        if self._may_block and opened is None and not self.closed and running_loop() is not None:
-            opening = partial(open_session, self, started, parent, checked)
-            return DeferredSession(self, name, opening)
-        return open_session(self, started, parent, checked)
+        return find_session(self, started, parent, validate.mapping("tags", tags))
 
     def _close_session(self, session: SessionLifetime) -> None:
         """Close a session; without a journal its state stays here."""

@@ -46,6 +46,12 @@ class Listeners:
 
         return remove
 
+    async def drain(self) -> None:
+        """Wait until the async listeners of this event loop have taken all events so far."""
+        for listener, _ in self._entries:
+            if isinstance(listener, _AsyncListener):
+                await listener.drain()
+
     def notify(self, event: Event) -> None:
         """Call each listener with the event. Their errors are logged."""
         for listener, event_types in self._entries:
@@ -78,6 +84,18 @@ class _AsyncListener:
     def _start(self) -> None:
         if self._loop is not None and (self._task is None or self._task.done()):
             self._task = self._loop.create_task(self._run())
+
+    async def drain(self) -> None:
+        """Wait until all events so far are taken. Returns at once inside the listener itself."""
+        import asyncio
+
+        if self._loop is not asyncio.get_running_loop():
+            return
+        while self._events or (self._task is not None and not self._task.done()):
+            self._start()
+            if self._task is None or self._task is asyncio.current_task():
+                return
+            await asyncio.shield(self._task)
 
     async def _run(self) -> None:
         while self._events:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard.host_log import log_failure
@@ -22,7 +23,8 @@ class OpenSessions:
 
     Using a session uses its ancestors too, so the least recently used one has no sub-agents. With
     a `store` each open session holds its lock. Without a journal, closed sessions stay here until
-    they are reopened or evicted. `states` are the evaluator's.
+    they are reopened or evicted. `states` are the evaluator's. `deferred` are sessions that an
+    event loop will open when it first uses them.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class OpenSessions:
         self._locks: dict[str, SessionLock] = {}
         self._last_numbers: OrderedDict[str, int] = OrderedDict()
         self._number_floor = 0
+        self.deferred: WeakValueDictionary[str, Session] = WeakValueDictionary()
 
     def __bool__(self) -> bool:
         return bool(self._sessions)

@@ -160,7 +160,7 @@ class Session(SessionLifetime):
         if context:
             set_context(attempt, self.guard._evaluator.check_tags, **context)
         attempt.split_tool_name()
-        if not (admit and attempt.host_call):
+        if not attempt.host_call:
             return self._pipeline.check(attempt, admit, invalid_reason)
         with self.guard._lock:
             if self._pipeline.find_host_call(attempt.host_call, in_flight_only=True):
@@ -254,31 +254,31 @@ class Session(SessionLifetime):
     def _find_call(self, decision: Decision | str) -> str:
         """Return the own id of a call that is to be reported."""
         if not isinstance(decision, Decision):
-            id_ = validate.text("decision", decision)
+            id_ = validate.call_id("decision", decision)
             return self._pipeline.find_host_call(id_) or id_
         if decision.session != self.id:  # its calls have the same ids
             raise ValueError(
-                f"call `{decision.id}` is one of session `{decision.session}`, not of this"
+                f"call `{decision.id}` is of session `{decision.session}`, not of this"
             )
         return decision.id
 
     def release(self, decision: Decision | str) -> None:
         """Undo an admission: the call never began to run, and no longer counts.
 
-        Report one that began and was stopped with `record(decision, error=…)`.
-        Does nothing if the session is closed. `UnknownCallError` for an unknown call, `ValueError`
-        for a decision of another session.
+        Report one that began and was stopped with `record(decision, error=…)`. Does nothing for a
+        closed session's call. `UnknownCallError` for an unknown call, `ValueError` for a decision
+        of another session.
         """
         call = self._find_call(decision)
         with self.guard._lock:
+            self._pipeline.require_known(call)
             if not self.closed:
-                self._pipeline.require_known(call)
                 self._pipeline.release(Released(session=self.id, call=call, **self._times()))
 
     def approve(self, decision: Decision, *, by: str, labels: Iterable[str] = ()) -> bool:
         """Approve a call whose effect is *ask*: check it again, and it runs.
 
-        This waives *ask* only, not *block* or *halt*. It holds for the call's tool, server and
+        It waives *ask* only, not *block* or *halt*, and holds for the call's tool, server and
         arguments (as `classify.fingerprint` compares them), and for one check. A budget that asked
         is raised by its `extend`. `by` names the approver, `labels` the roles that the host gives
         them.
@@ -287,6 +287,7 @@ class Session(SessionLifetime):
         label, or an answer within a time. An approval that no `check` waits for counts nowhere.
         `ClosedError` if the session is closed, `ValueError` for a call that cannot be compared.
         """
+        validate.decision("decision", decision)
         if decision.effect is not Effect.ASK or decision.session != self.id:
             raise ValueError(f"call `{decision.id}` of this session does not need an approval")
         require_comparable(decision)

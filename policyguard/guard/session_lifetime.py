@@ -112,6 +112,7 @@ class SessionLifetime:
     async def __aexit__(self, *_: object) -> None:
         _exit_session(self)
         await run_blocking(self.guard, self._leave)
+        await self.guard._listeners.drain()
 
     def _enter(self) -> None:
         with self.guard._lock:

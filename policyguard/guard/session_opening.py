@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from policyguard.evaluator.fold import start_session as start_session_state
-from policyguard.evaluator.session_state import SessionState
 from policyguard.guard import validate
 from policyguard.guard.call_ids import parse_call_number
+from policyguard.guard.event_loop import running_loop
 from policyguard.guard.session import Session
 from policyguard.guard.timeline import Timeline, continue_from
 from policyguard.model.errors import ClosedError
@@ -24,12 +25,18 @@ class DeferredSession(Session):
     """A session that is opened when it is first used, and is a plain `Session` from then on."""
 
     __slots__ = ()
+    _opening: partial[Session]
 
-    def __init__(self, guard: Guard, id_: str, opening: Callable[[], Session]) -> None:
+    def __init__(self, guard: Guard, id_: str, opening: partial[Session]) -> None:
         self.guard, self.id, self._opening = guard, id_, opening
 
     def __repr__(self) -> str:
         return f"<Session {self.id!r} not open yet>"
+
+    @property
+    def closed(self) -> bool:
+        """See `Session.closed`. The session can be used, so it is not closed."""
+        return False
 
     if not TYPE_CHECKING:
 
@@ -46,14 +53,41 @@ class DeferredSession(Session):
             return getattr(self, name)
 
 
-def open_session(
+def find_session(
+    guard: Guard, started: SessionStarted, parent: Session | str | None, tags: dict[str, Any]
+) -> Session:
+    """Open a session, return the open one, or with a store, inside an event loop, a deferred one.
+
+    A deferred one is always the same for one id.
+    """
+    is_open = guard.closed or guard._open_sessions.get(started.session) is not None
+    if is_open or not guard._may_block or running_loop() is None:
+        return _open_session(guard, started, parent, tags)
+    with guard._lock:
+        deferred = guard._open_sessions.deferred
+        found = deferred.get(started.session)
+        if type(found) is DeferredSession:
+            first: SessionStarted = found._opening.args[1]
+            owner = {name: getattr(first, name) for name in _OWNER_FIELDS}
+            _check_owner(started, owner, "", "")
+            return found
+        opening = partial(_open_session, guard, started, parent, tags)
+        session = deferred[started.session] = DeferredSession(guard, started.session, opening)
+        return session
+
+
+def _open_session(
     guard: Guard, started: SessionStarted, parent: Session | str | None, tags: dict[str, Any]
 ) -> Session:
     """Open a session for its owner, or return the open one of its id."""
     with guard._lock:
         opened = guard._open_sessions.get(started.session)
         if opened is not None:
-            _check_owner(opened._state, started)
+            state = opened._state
+            name = parent.id if isinstance(parent, Session) else parent
+            wanted = validate.identifier("parent", name)
+            found = "" if state.parent is None else state.parent.id
+            _check_owner(started, state.scope_keys, found, wanted)
             return guard._resume_session(opened) or opened
         parent_id = "" if guard.closed else _resolve_parent(guard, started.session, parent)
         checked = guard._evaluator.check_tags(tags)
@@ -82,7 +116,9 @@ def start_session(guard: Guard, event: SessionStarted, *, isolated: bool = False
             )
             resumed = guard._state.engine_state.sessions.get(event.session)
             if resumed is not None:
-                _check_owner(resumed, event)
+                # Without a parent: it is gone, and the session goes on alone.
+                found = event.parent if resumed.parent is None else resumed.parent.id
+                _check_owner(event, resumed.scope_keys, found, event.parent)
             state = start_session_state(
                 guard._evaluator, guard._state.engine_state, event, isolated=isolated
             )
@@ -109,15 +145,20 @@ def _find_timeline(guard: Guard, parent: str) -> Timeline:
     return guard._timeline if opened is None else opened._pipeline.timeline
 
 
-def _check_owner(state: SessionState, started: SessionStarted) -> None:
-    """Raise `ValueError` if a session is opened for another user, agent or project than it has."""
-    for name in ("user", "agent", "project"):
-        wanted, found = getattr(started, name), state.scope_keys[name]
+_OWNER_FIELDS = ("user", "agent", "project")
+
+
+def _check_owner(
+    started: SessionStarted, owner: Mapping[str, str], parent: str, wanted_parent: str
+) -> None:
+    """Raise `ValueError` if a session is opened for another owner or parent than it has."""
+    pairs = [(name, getattr(started, name), owner[name]) for name in _OWNER_FIELDS]
+    for name, wanted, found in (*pairs, ("parent", wanted_parent, parent)):
         if wanted and wanted != found:
-            owner = f"for {name} `{found}`" if found else f"without {name}"
+            shown = f"for {name} `{found}`" if found else f"without {name}"
             raise ValueError(
-                f"session `{state.id}` was opened {owner}, not for `{wanted}`: use another id, or "
-                "end that session first"
+                f"session `{started.session}` was opened {shown}, not for `{wanted}`: use another "
+                "id, or end that session first"
             )
 
 

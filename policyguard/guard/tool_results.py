@@ -127,7 +127,12 @@ def _mcp_fields(result: Any) -> Mapping[str, Any] | None:
     if callable(dump) and (hasattr(result, "content") or hasattr(result, "task")):
         dumped = dump(mode="json", by_alias=True, exclude_none=True)
         return _mcp_fields(dumped) if isinstance(dumped, Mapping) else None
-    return None
+    content, names = getattr(result, "content", None), ("isError", "is_error")
+    flag = next((getattr(result, name) for name in names if hasattr(result, name)), None)
+    if not isinstance(content, list) or not isinstance(flag, bool):
+        return None
+    blocks = [{"text": block.text} if hasattr(block, "text") else block for block in content]
+    return {"content": blocks, "isError": flag, "_meta": getattr(result, "_meta", None)}
 
 
 def _meta(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from reprlib import repr  # noqa: A004 - short, and for objects without a repr
 from typing import Any, SupportsFloat
 
 from policyguard.model.amounts import to_units
+from policyguard.model.decision import Decision
 from policyguard.model.text import escape_surrogates
 
 _MAX_INT = 2**63 - 1
@@ -50,6 +51,19 @@ def identifier(name: str, value: object) -> str:
     the parts of a usage key are escaped.
     """
     return escape_surrogates(optional_text(name, value)).translate(_SEPARATORS)
+
+
+def call_id(name: str, value: object) -> str:
+    """Return the id of a call."""
+    if not isinstance(value, str):
+        raise _type_error(name, value, "a decision or a call's id")
+    return text(name, value)
+
+
+def decision(name: str, value: object) -> None:
+    """Raise `TypeError` for anything but a decision."""
+    if not isinstance(value, Decision):
+        raise _type_error(name, value, "the decision that `check` returned")
 
 
 def text_list(name: str, values: Iterable[str] | None) -> tuple[str, ...]:
@@ -121,7 +135,7 @@ def number(name: str, value: object) -> float:
 
 def timestamp(name: str, value: object) -> int:
     """Return nanoseconds since 1970 (UTC), given as such or as an aware `datetime`."""
-    if isinstance(value, float):
+    if isinstance(value, (bool, float)):
         raise _type_error(name, value, "an aware `datetime` or nanoseconds, as of `time.time_ns`")
     if not isinstance(value, datetime):
         return integer(name, value)

@@ -10,7 +10,7 @@ ConstraintKind = Literal["banned_strategy", "parameter_ban"]
 Direction = Literal["up", "down", "exact"]
 
 
-class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
+class Observation(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """What one outcome teaches about one key that could be banned.
 
     `learn` names the policy's entry (a signature's id, or empty for `learn` itself), `scope` who is
@@ -39,7 +39,9 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     server: str = ""
 
 
-class Constraint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Constraint(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True
+):
     """A call, target, tool, class or parameter region that is banned, and why.
 
     `id` is the same for one scope, key and signature in every process. Times are nanoseconds, None

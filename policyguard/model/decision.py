@@ -12,7 +12,7 @@ from policyguard.model.effect import Effect
 from policyguard.model.text import sanitize
 
 
-class Violation(msgspec.Struct, frozen=True):
+class Violation(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """One violation: an entry of the policy, its effect and its text.
 
     `id` names the entry (`limits/default/repeat`, `budgets/spend`, `rules/no-push`), `reason` is

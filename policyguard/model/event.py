@@ -41,7 +41,12 @@ class _Timed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Event(
-    _Timed, frozen=True, tag_field="event", omit_defaults=True, forbid_unknown_fields=True
+    _Timed,
+    frozen=True,
+    tag_field="event",
+    omit_defaults=True,
+    repr_omit_defaults=True,
+    forbid_unknown_fields=True,
 ):
     session: str
     at: int | None = None

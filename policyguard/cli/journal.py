@@ -97,9 +97,9 @@ def verify_command(
 ) -> None:
     """Verify that no journal line was altered, added or removed.
 
-    PATHS are files and folders, by default the journals beside the store. In a folder, missing
-    files are found too. Exit codes: 0 (nothing was altered); 1 (something was altered, or that is
-    unknown); 2 (misuse, or no journal was found).
+    PATHS are files and folders, by default the journals beside the store. For a folder, missing
+    journals are reported too. Exit codes: 0 (nothing was altered); 1 (something was altered, or
+    that is unknown); 2 (misuse, or no journal was found).
     """
     try:
         store_path = resolve_store_path(store or default_store_path())

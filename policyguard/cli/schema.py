@@ -17,6 +17,6 @@ SCHEMAS = {
 @click.command()
 @click.argument("name", type=click.Choice(list(SCHEMAS)), default="policy")
 def schema(name: str) -> None:
-    """Print the JSON Schema of policies, tests, events or reports (by default, policies)."""
+    """Print a JSON Schema, by default that of policies."""
     file = resources.files("policyguard.schemas").joinpath(SCHEMAS[name])
     click.echo(file.read_text("utf-8"), nl=False)

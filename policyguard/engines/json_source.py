@@ -10,7 +10,7 @@ import json
 import re
 from typing import NoReturn
 
-from policyguard.engines.source import Source, decode_source
+from policyguard.engines.source import SourceText, decode_source
 from policyguard.engines.yaml_source import MAX_DEPTH, MAX_NODES
 from policyguard.engines.yaml_tree import (
     MappingNode,
@@ -37,7 +37,7 @@ def parse(data: bytes | str, file: str) -> ParsedDocument:
     return _build_tree(source) if error is None else ParsedDocument(source, None, [error])
 
 
-def _find_syntax_error(source: Source) -> Diagnostic | None:
+def _find_syntax_error(source: SourceText) -> Diagnostic | None:
     """Return the diagnostic of a text that is not JSON, or None."""
     try:
         json.loads(source.text, parse_constant=_reject_constant)
@@ -56,12 +56,12 @@ def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{quote_text(name)} is not a JSON value")
 
 
-def _syntax_diagnostic(source: Source, reason: str, start: int, end: int) -> Diagnostic:
+def _syntax_diagnostic(source: SourceText, reason: str, start: int, end: int) -> Diagnostic:
     message = f"invalid JSON: {reason[:1].lower()}{reason[1:]}"
     return source.diagnostic("json/syntax", message, source.span(start, end))
 
 
-def _too_deep(source: Source, span: Span) -> Diagnostic:
+def _too_deep(source: SourceText, span: Span) -> Diagnostic:
     return source.diagnostic("json/too-deep", f"nested deeper than {MAX_DEPTH} levels", span)
 
 
@@ -73,7 +73,7 @@ class _OpenCollection:
         self.children: list[Node] = []
 
 
-def _build_tree(source: Source) -> ParsedDocument:
+def _build_tree(source: SourceText) -> ParsedDocument:
     """Build the tree of a text that is known to be JSON."""
     diagnostics: list[Diagnostic] = []
     open_collections = [_OpenCollection(0)]
@@ -104,7 +104,7 @@ def _build_tree(source: Source) -> ParsedDocument:
 
 
 def _close_collection(
-    source: Source, collection: _OpenCollection, end: int, diagnostics: list[Diagnostic]
+    source: SourceText, collection: _OpenCollection, end: int, diagnostics: list[Diagnostic]
 ) -> Node:
     children = collection.children
     if source.text[end - 1] == "]":

@@ -14,7 +14,7 @@ MAX_FILE_BYTES = 1024 * 1024
 """The maximum size of a policy file."""
 
 _MAX_SHOWN_LINES = 8
-"""Source lines in a diagnostic."""
+"""SourceText lines in a diagnostic."""
 
 _MAX_REPORTED_CHARACTERS = 20
 """Forbidden characters reported per file; a binary file is full of them."""
@@ -27,7 +27,7 @@ _FORBIDDEN_CHARACTER = re.compile(
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceText:
     r"""A file's name and text. Line breaks are `\n`, offsets count code points."""
 
     file: str
@@ -83,7 +83,7 @@ class Source:
         )
 
 
-def decode_source(data: bytes | str, file: str) -> tuple[Source, list[Diagnostic]]:
+def decode_source(data: bytes | str, file: str) -> tuple[SourceText, list[Diagnostic]]:
     """Decode `data` as UTF-8, with or without a byte order mark, and with any line breaks.
 
     Diagnostics say why it cannot be a policy; the source is then only for showing the position, and
@@ -92,16 +92,16 @@ def decode_source(data: bytes | str, file: str) -> tuple[Source, list[Diagnostic
     if isinstance(data, str):
         data = data.encode("utf-8", "surrogatepass")
     if len(data) > MAX_FILE_BYTES:
-        source = Source(file, "")
+        source = SourceText(file, "")
         message = f"the file has {len(data):,} bytes; at most {MAX_FILE_BYTES:,} are allowed"
         return source, [source.diagnostic("load/too-large", message, source.span(0, 0))]
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        source = Source(file, "")
+        source = SourceText(file, "")
         message = "the file is not UTF-8; it looks like UTF-16"
         hint = "save the file as UTF-8"
         return source, [source.diagnostic("yaml/encoding", message, source.span(0, 0), hint=hint)]
     text, bad_byte = _decode(data)
-    source = Source(file, text)
+    source = SourceText(file, text)
     if bad_byte is not None:
         message = f"byte 0x{data[bad_byte]:02x} is not UTF-8"
         offset = len(_normalize_text(data[:bad_byte].decode("utf-8")))

@@ -10,7 +10,7 @@ import re
 import tomllib
 from typing import Any, NamedTuple
 
-from policyguard.engines.source import Source, decode_source
+from policyguard.engines.source import SourceText, decode_source
 from policyguard.model.diagnostic import Diagnostic, Span
 
 _ERROR_POSITION = re.compile(r"\(at (?:line (\d+), column (\d+)|end of document)\)$")
@@ -19,7 +19,7 @@ _ERROR_POSITION = re.compile(r"\(at (?:line (\d+), column (\d+)|end of document)
 class ParsedToml(NamedTuple):
     """The values of a file (None if it is not TOML), its diagnostics and text."""
 
-    source: Source
+    source: SourceText
     values: dict[str, Any] | None
     diagnostics: list[Diagnostic]
 
@@ -37,7 +37,7 @@ def parse(data: bytes, file: str) -> ParsedToml:
         )
 
 
-def find_span(source: Source, table: str, key: str = "", text: str = "") -> Span:
+def find_span(source: SourceText, table: str, key: str = "", text: str = "") -> Span:
     """Return the span of a table's header, of a key in it, or of a quoted text in its value."""
     whole = source.text
     start, end = 0, len(whole)
@@ -58,7 +58,7 @@ def find_span(source: Source, table: str, key: str = "", text: str = "") -> Span
     return source.span(*match.span(1)) if match is not None else source.span(0, 0)
 
 
-def _syntax_diagnostic(source: Source, error: str) -> Diagnostic:
+def _syntax_diagnostic(source: SourceText, error: str) -> Diagnostic:
     position = _ERROR_POSITION.search(error)
     reason = error[: position.start()].strip() if position else error
     offset = len(source.text)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import yaml
 
 from policyguard.engines import yaml_scalars
-from policyguard.engines.source import Source, decode_source
+from policyguard.engines.source import SourceText, decode_source
 from policyguard.engines.yaml_tree import (
     MappingNode,
     Node,
@@ -105,7 +105,7 @@ class _OpenCollection:
 
 
 class _TreeBuilder:
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceText) -> None:
         self._source = source
         self._open: list[_OpenCollection] = []
         self._anchors: dict[str, _AnchoredNode | None] = {}
@@ -275,7 +275,7 @@ def _offsets(event: yaml.Event) -> tuple[int, int]:
     return (start.index if start else 0), (end.index if end else 0)
 
 
-def _span(source: Source, event: yaml.Event, *, first_line: bool = False) -> Span:
+def _span(source: SourceText, event: yaml.Event, *, first_line: bool = False) -> Span:
     start, end = _offsets(event)
     if first_line:
         line_end = source.text.find("\n", start)
@@ -283,7 +283,7 @@ def _span(source: Source, event: yaml.Event, *, first_line: bool = False) -> Spa
     return source.span(start, max(start, end))
 
 
-def _syntax_diagnostic(source: Source, error: yaml.YAMLError) -> Diagnostic:
+def _syntax_diagnostic(source: SourceText, error: yaml.YAMLError) -> Diagnostic:
     problem = getattr(error, "problem", None) or "cannot be read as YAML"
     context = getattr(error, "context", None) or ""
     mark = getattr(error, "problem_mark", None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from policyguard.engines.source import Source
+from policyguard.engines.source import SourceText
 from policyguard.engines.yaml_positions import ValuePositions, locate_value
 from policyguard.model.diagnostic import Diagnostic, Span
 from policyguard.model.policy import Value
@@ -20,7 +20,7 @@ Path = tuple[str | int, ...]
 class _LocatedNode:
     """A node with its offsets in the source, without anchor and tag."""
 
-    source: Source = field(repr=False)
+    source: SourceText = field(repr=False)
     start: int
     end: int
 
@@ -120,7 +120,7 @@ Node = ScalarNode | SequenceNode | MappingNode
 class ParsedDocument(NamedTuple):
     """The tree of a file (None if it is unusable), its diagnostics and text."""
 
-    source: Source
+    source: SourceText
     root: Node | None
     diagnostics: list[Diagnostic]
 

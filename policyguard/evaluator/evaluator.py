@@ -1,7 +1,7 @@
 """Evaluation of a call: classify it, then ask limits, budgets and rules; the strongest effect wins.
 
 Everything here is a pure function of policy, state and call, without clock or I/O. State changes
-only in `fold`.
+only in `transitions`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from policyguard.evaluator.activation import ActivationContext
 from policyguard.evaluator.approvals import ApprovalRequirement
 from policyguard.evaluator.attempt import Attempt, CallResult
 from policyguard.evaluator.budgets.budget import CompiledBudget
-from policyguard.evaluator.engine_state import EngineState
 from policyguard.evaluator.evaluation import ALLOWED, ApproverPresence, Evaluation, GuardMode
+from policyguard.evaluator.evaluator_state import EvaluatorState
 from policyguard.evaluator.outcome_classifier import OutcomeClassifier
 from policyguard.evaluator.plan import BoundPlan, ClassCandidates, Plan
 from policyguard.evaluator.session_state import SessionState
@@ -170,7 +170,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
 
     def evaluate(
         self,
-        state: EngineState,
+        state: EvaluatorState,
         attempt: Attempt,
         bound_plan: BoundPlan,
         learned: Sequence[Violation],
@@ -236,7 +236,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
 
     def _combine(
         self,
-        state: EngineState,
+        state: EvaluatorState,
         attempt: Attempt,
         bound_plan: BoundPlan,
         found: list[Violation],

@@ -11,8 +11,8 @@ from policyguard.evaluator.budgets.charges import (
     grant_charge,
     raise_limit,
 )
-from policyguard.evaluator.engine_state import EngineState
 from policyguard.evaluator.evaluator import Evaluator
+from policyguard.evaluator.evaluator_state import EvaluatorState
 from policyguard.evaluator.session_state import SessionState
 from policyguard.model.event import (
     Admitted,
@@ -32,7 +32,7 @@ from policyguard.model.event import (
 from policyguard.model.outcome import Outcome
 
 
-def fold(evaluator: Evaluator, state: EngineState, event: Event) -> None:
+def fold(evaluator: Evaluator, state: EvaluatorState, event: Event) -> None:
     """Apply one event that carries its derived fields.
 
     Ignore an event of a session that never started, and the result of a call that is not in flight
@@ -74,7 +74,7 @@ def fold(evaluator: Evaluator, state: EngineState, event: Event) -> None:
             close(evaluator, state, session, event)
 
 
-def rebuild(evaluator: Evaluator, state: EngineState, event: Event) -> None:
+def rebuild(evaluator: Evaluator, state: EvaluatorState, event: Event) -> None:
     """Apply an event of a session's own journal, charging only the budgets of that session.
 
     The usage of shared budgets is known elsewhere; sub-agents' charges are in this journal.
@@ -93,7 +93,7 @@ def rebuild(evaluator: Evaluator, state: EngineState, event: Event) -> None:
 
 
 def start_session(
-    evaluator: Evaluator, state: EngineState, event: SessionStarted, *, isolated: bool = False
+    evaluator: Evaluator, state: EvaluatorState, event: SessionStarted, *, isolated: bool = False
 ) -> SessionState:
     """Start a session; one of the same id that is still open goes on. See `SessionState`."""
     session = state.sessions.get(event.session)
@@ -129,7 +129,7 @@ def outcome_from_event(event: Completed) -> Outcome:
 
 
 def start_turn(
-    evaluator: Evaluator, state: EngineState, session: SessionState, event: TurnStarted
+    evaluator: Evaluator, state: EvaluatorState, session: SessionState, event: TurnStarted
 ) -> None:
     """Start a turn: lift a halt, and reset what is counted per turn."""
     transitions.advance_clock(session, event.at)
@@ -148,7 +148,7 @@ def start_turn(
     session.turn_usage_keys.clear()
 
 
-def spend(evaluator: Evaluator, state: EngineState, session: SessionState, event: Spent) -> None:
+def spend(evaluator: Evaluator, state: EvaluatorState, session: SessionState, event: Spent) -> None:
     """Count tokens and cost that the model used between calls."""
     transitions.advance_clock(session, event.at)
     session.add_usage(event.tokens, event.cost)
@@ -157,7 +157,9 @@ def spend(evaluator: Evaluator, state: EngineState, session: SessionState, event
     state.hooks.on_spent(event)
 
 
-def grant(evaluator: Evaluator, state: EngineState, session: SessionState, event: Granted) -> None:
+def grant(
+    evaluator: Evaluator, state: EvaluatorState, session: SessionState, event: Granted
+) -> None:
     """Raise a budget that this session charges, and lift a halt.
 
     An approval (`key`) raises only the usage that asked, and lifts nothing else.
@@ -176,7 +178,7 @@ def grant(evaluator: Evaluator, state: EngineState, session: SessionState, event
     state.hooks.on_granted(session, event)
 
 
-def apply_child_charges(evaluator: Evaluator, state: EngineState, event: ChildCharged) -> None:
+def apply_child_charges(evaluator: Evaluator, state: EvaluatorState, event: ChildCharged) -> None:
     """Apply what sub-agents charged to a session that is rebuilt without them."""
     session = state.sessions.get(event.session)
     if session is None:
@@ -198,7 +200,7 @@ def approve(session: SessionState, event: Approved) -> None:
 
 
 def close(
-    evaluator: Evaluator, state: EngineState, session: SessionState, event: SessionEnded
+    evaluator: Evaluator, state: EvaluatorState, session: SessionState, event: SessionEnded
 ) -> None:
     """End a session: abandon its calls, and forget what was counted for it alone."""
     transitions.abandon_calls(evaluator, state, session, event.at)

@@ -8,9 +8,9 @@ from typing import Any
 from policyguard.evaluator.approvals import ApprovalRequest
 from policyguard.evaluator.attempt import UNRECORDED_ARGS, Attempt, CallResult, WindowEntry
 from policyguard.evaluator.budgets.charges import apply_charge, free_slots, holds_slot, refund
-from policyguard.evaluator.engine_state import EngineState
 from policyguard.evaluator.evaluator import HALTED, Evaluator
-from policyguard.evaluator.limits.bans import Ban
+from policyguard.evaluator.evaluator_state import EvaluatorState
+from policyguard.evaluator.limits.bans import LimitBan
 from policyguard.evaluator.limits.base import LimitChecker
 from policyguard.evaluator.limits.no_progress import NoProgressChecker
 from policyguard.evaluator.plan import Plan
@@ -67,7 +67,7 @@ def restore_attempt(session: SessionState, event: Admitted | Refused, plan: Plan
     return attempt
 
 
-def admit(evaluator: Evaluator, state: EngineState, attempt: Attempt) -> None:
+def admit(evaluator: Evaluator, state: EvaluatorState, attempt: Attempt) -> None:
     """Count an admitted call in windows and budgets."""
     session, bound_plan, at = attempt.session, attempt.bound_plan, attempt.at
     if at is not None:
@@ -106,7 +106,7 @@ def admit(evaluator: Evaluator, state: EngineState, attempt: Attempt) -> None:
     state.hooks.on_admitted(attempt)
 
 
-def complete(evaluator: Evaluator, state: EngineState, result: CallResult) -> list[str]:
+def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) -> list[str]:
     """Apply the result of a call. Return the ids of the constraints that it taught or confirmed."""
     attempt, event, outcome = result.attempt, result.report, result.outcome
     session, at = attempt.session, attempt.completed_at
@@ -172,7 +172,7 @@ def _notify_limits(session: SessionState, attempt: Attempt, outcome: Outcome) ->
 
 
 def end_timed_out(
-    evaluator: Evaluator, state: EngineState, session: SessionState, call: str, at: int | None
+    evaluator: Evaluator, state: EvaluatorState, session: SessionState, call: str, at: int | None
 ) -> None:
     """Free the slots of a call that had timed out and has now ended."""
     advance_clock(session, at)
@@ -182,7 +182,7 @@ def end_timed_out(
 
 
 def release(
-    evaluator: Evaluator, state: EngineState, session: SessionState, call: str, at: int | None
+    evaluator: Evaluator, state: EvaluatorState, session: SessionState, call: str, at: int | None
 ) -> None:
     """Take back the admission of a call that did not run."""
     advance_clock(session, at)
@@ -202,7 +202,9 @@ def release(
     state.hooks.on_released(attempt)
 
 
-def refuse(evaluator: Evaluator, state: EngineState, session: SessionState, event: Refused) -> None:
+def refuse(
+    evaluator: Evaluator, state: EvaluatorState, session: SessionState, event: Refused
+) -> None:
     """Count a refused attempt; one that halts stops the session.
 
     It counts in no window, only towards escalation thresholds and `refusals`.
@@ -263,7 +265,7 @@ def reset_refusals(evaluator: Evaluator, session: SessionState) -> None:
 
 
 def abandon_calls(
-    evaluator: Evaluator, state: EngineState, session: SessionState, at: int | None
+    evaluator: Evaluator, state: EvaluatorState, session: SessionState, at: int | None
 ) -> None:
     """Drop all calls of a session, and free their slots."""
     for attempt in session.in_flight.values():
@@ -284,15 +286,15 @@ def _lift_progress_bans(session: SessionState, outcome: Outcome) -> None:
 
 
 def _add_ban(limit: LimitChecker, tracker: Any, attempt: Attempt, result: str) -> None:
-    """Ban what has reached its limit."""
+    """LimitBan what has reached its limit."""
     session = attempt.session
     violation = limit.evaluate(tracker, attempt, session.state_changes, 0)
     if violation is not None and violation.used is not None and violation.used >= limit.max:
-        session.bans.add(Ban(limit, attempt, violation.text, result))
+        session.bans.add(LimitBan(limit, attempt, violation.text, result))
 
 
 def _reclaim_calls(
-    evaluator: Evaluator, state: EngineState, session: SessionState, at: int | None
+    evaluator: Evaluator, state: EvaluatorState, session: SessionState, at: int | None
 ) -> None:
     """Give up a call in flight that was not reported in time, and one where there are too many.
 
@@ -314,7 +316,7 @@ def _reclaim_calls(
 
 
 def _expire_calls(
-    evaluator: Evaluator, state: EngineState, session: SessionState, at: int | None
+    evaluator: Evaluator, state: EvaluatorState, session: SessionState, at: int | None
 ) -> None:
     """Drop the oldest timed-out and give up the oldest unreported call if they are overdue."""
     if at is None:
@@ -334,7 +336,7 @@ def _not_held(calls: Mapping[str, Attempt]) -> Iterator[Attempt]:
     return (attempt for attempt in calls.values() if not attempt.is_held)
 
 
-def _give_up(evaluator: Evaluator, state: EngineState, attempt: Attempt, at: int | None) -> None:
+def _give_up(evaluator: Evaluator, state: EvaluatorState, attempt: Attempt, at: int | None) -> None:
     """Take a call for unreported. As many are remembered as may be in flight."""
     session = attempt.session
     del session.in_flight[attempt.id]
@@ -346,7 +348,7 @@ def _give_up(evaluator: Evaluator, state: EngineState, attempt: Attempt, at: int
         session.has_forgotten_calls = True
 
 
-def _abandon(evaluator: Evaluator, state: EngineState, attempt: Attempt, at: int | None) -> None:
+def _abandon(evaluator: Evaluator, state: EvaluatorState, attempt: Attempt, at: int | None) -> None:
     free_slots(evaluator, state, attempt)
     attempt.is_given_up = True
     state.hooks.on_abandoned(attempt, at)

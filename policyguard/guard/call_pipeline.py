@@ -1,7 +1,7 @@
 """A call's way through one session: checked, admitted or refused, completed.
 
-Each step changes the state through the engine's fold and emits its event, under the guard's lock.
-If no one reads events, none is built: `transitions` take what the event would carry.
+Each step changes the state by the evaluator's transitions and emits its event, under the guard's
+lock. If no one reads them, no events of admitted calls and results are built.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class CallPipeline:
 
     Calls are numbered, refused ones included: those since the session was opened come after
     `first_number`, the latest has `last_number`. `entered` counts the `with` blocks it is used in.
-    `timeline` is the session's time.
+    `steady_clock` is the session's time.
     A session that is `closed` refuses all calls, and has `ended` if its run is over.
     """
 
     def __init__(self, guard: Guard, state: SessionState, first_number: int) -> None:
         self._guard = guard
         self._state = state
-        self.timeline = guard._timeline
+        self.steady_clock = guard._steady_clock
         self._first_number = self.last_number = first_number
         self._advice = PendingAdvice(guard._evaluator.bounds.in_flight)
         self._suspended: dict[str, Attempt] = {}
@@ -111,13 +111,13 @@ class CallPipeline:
                     budgets = guard._shared_budgets
                     if budgets is None or not budgets.covers(bound_plan.plan):
                         evaluation = guard._evaluator.evaluate(
-                            guard_state.engine_state, attempt, bound_plan, learned, mode
+                            guard_state.evaluator_state, attempt, bound_plan, learned, mode
                         )
                     else:
                         evaluate = make_repeatable(
                             attempt,
                             guard._evaluator,
-                            guard_state.engine_state,
+                            guard_state.evaluator_state,
                             bound_plan,
                             learned,
                             mode,
@@ -146,7 +146,7 @@ class CallPipeline:
                     guard_state.fold(refused)
                     guard._events.emit(refused)
                 elif bound_plan is not None:
-                    admit_call(guard._evaluator, guard_state.engine_state, attempt)
+                    admit_call(guard._evaluator, guard_state.evaluator_state, attempt)
                     if guard._has_audience:
                         guard._events.emit_admitted(attempt, decision)
                         if attempt.charges:
@@ -195,7 +195,7 @@ class CallPipeline:
             with suppress(JournalError, StoreError):  # the first error is reported
                 self._guard._events.emit(event)
 
-    def find_host_call(self, host_call: str, *, in_flight_only: bool = False) -> str | None:
+    def resolve_host_call(self, host_call: str, *, in_flight_only: bool = False) -> str | None:
         """Return the own id of the call that has this id of the host's.
 
         Without `in_flight_only` also of one that a closed session has in flight or that was given
@@ -255,7 +255,7 @@ class CallPipeline:
                 if not self.closed and self._state.has_forgotten_calls:
                     errors = (decisions.FORGOTTEN_CALL,)
                 return Recorded(outcome=outcome, errors=errors, counted=False)
-            evaluator, engine_state = guard._evaluator, guard._state.engine_state
+            evaluator, evaluator_state = guard._evaluator, guard._state.evaluator_state
             result = evaluator.evaluate_result(attempt, event, self._state.clamp_time(event.at))
             if attempt.is_given_up:
                 attempt.errors = (*attempt.errors, decisions.LATE_RESULT)
@@ -263,9 +263,9 @@ class CallPipeline:
             if observations:
                 result.observations = observations
             if not observations or guard._constraint_sync is None:
-                learned = complete_call(evaluator, engine_state, result)
+                learned = complete_call(evaluator, evaluator_state, result)
             else:
-                fold = partial(complete_call, evaluator, engine_state, result)
+                fold = partial(complete_call, evaluator, evaluator_state, result)
                 learned = guard._constraint_sync.complete(fold, result)
             if guard._has_audience:
                 try:
@@ -391,8 +391,7 @@ class CallPipeline:
     @property
     def closed_reason(self) -> str:
         """Why nothing more can happen here, and what to do."""
-        violation = self._closed_evaluation.violations[0]
-        return f"{violation.text}: {violation.instead}"
+        return self._closed_evaluation.errors[0].error
 
 
 def _reverse(event: ChildCharged) -> ChildCharged:

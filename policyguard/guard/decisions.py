@@ -78,8 +78,10 @@ def _block(violation: Violation, *errors: EvalError) -> Evaluation:
     return Evaluation(Effect.BLOCK, (violation,), (), errors)
 
 
-def _block_closed(text: str, instead: str) -> Evaluation:
-    return _block(Violation("session/closed", Effect.BLOCK, "closed", text, instead))
+def _block_closed(text: str, remedy: str) -> Evaluation:
+    """Tell the model that it is over, and the host what to do."""
+    violation = Violation("session/closed", Effect.BLOCK, "closed", text, "tell the user")
+    return _block(violation, EvalError("session/closed", f"{text}: {remedy}"))
 
 
 NOTHING_REPORTED = "no call has been reported; call `record` after each call"

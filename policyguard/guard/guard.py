@@ -14,6 +14,7 @@ from policyguard.evaluator.evaluation import GuardMode
 from policyguard.guard import validate
 from policyguard.guard.approver import Approver, check_approver
 from policyguard.guard.call_events import CallEventEmitter, FastCallEmitter
+from policyguard.guard.clock import open_steady_clock
 from policyguard.guard.constraint_sync import ConstraintSync, open_store
 from policyguard.guard.event_loop import run_blocking
 from policyguard.guard.guard_state import GuardState
@@ -24,7 +25,6 @@ from policyguard.guard.session import Session
 from policyguard.guard.session_lifetime import SessionLifetime
 from policyguard.guard.session_opening import find_session, reopen_session
 from policyguard.guard.shared_budgets import open_shared_budgets
-from policyguard.guard.timeline import open_timeline
 from policyguard.guard.tool_decorator import guard_tool
 from policyguard.journal.errors import JournalError
 from policyguard.learned import snapshot as snapshots
@@ -79,7 +79,7 @@ class Guard:
             self._fingerprinter.rekey(store.fingerprint_key)
         self._evaluator = compiled.evaluator
         self.diagnostics = compiled.diagnostics
-        self._timeline = open_timeline(clock, store)
+        self._steady_clock = open_steady_clock(clock, store)
         self._lock = threading.RLock()
         fork_safety.guard_locks.add(self._lock)
         self._state = GuardState(compiled)
@@ -95,7 +95,7 @@ class Guard:
             self._journal = open_journal(compiled, store, now, key)
         quotas = store.quotas if store is not None else None
         self._shared_budgets = self._state.shared_budgets = open_shared_budgets(
-            quotas, self._evaluator, self._state.engine_state.ledger
+            quotas, self._evaluator, self._state.evaluator_state.ledger
         )
         self._exit_stack = ExitStack()
         if self._shared_budgets is not None:
@@ -113,7 +113,7 @@ class Guard:
         self._may_block = store is not None
         self.closed = False
         self._open_sessions = OpenSessions(
-            self._state.engine_state.sessions, store, self._evaluator.bounds.sessions
+            self._state.evaluator_state.sessions, store, self._evaluator.bounds.sessions
         )
 
     @classmethod
@@ -345,7 +345,7 @@ class Guard:
             if self._state.constraint_set.get(id) is None:
                 return False
             if self._constraint_sync is not None:
-                self._constraint_sync.revoke(id, by=by, at=self._timeline.read()[0])
+                self._constraint_sync.revoke(id, by=by, at=self._steady_clock.read()[0])
             else:
                 self._state.constraint_set.revoke(id)
             return True
@@ -377,7 +377,7 @@ class Guard:
                 self._fingerprinter.rekey(decoded.key)
             snapshots.restore(self._state.constraint_set, decoded)
             if self._constraint_sync is not None:
-                self._constraint_sync.restore(decoded, self._timeline.read()[0])
+                self._constraint_sync.restore(decoded, self._steady_clock.read()[0])
 
     def tool(self, fn: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function so that its calls are checked and recorded.

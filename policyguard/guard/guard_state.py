@@ -9,7 +9,7 @@ from __future__ import annotations
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.messages import build_redactor
 from policyguard.evaluator.attempt import Attempt, CallResult
-from policyguard.evaluator.engine_state import EngineState, TransitionHooks
+from policyguard.evaluator.evaluator_state import EvaluatorState, TransitionHooks
 from policyguard.evaluator.fold import fold, rebuild
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard import decisions
@@ -34,7 +34,7 @@ class GuardState(TransitionHooks):
 
     def __init__(self, compiled: CompiledPolicy) -> None:
         self.evaluator = evaluator = compiled.evaluator
-        self.engine_state = EngineState(self)
+        self.evaluator_state = EvaluatorState(self)
         self.constraint_set = ConstraintSet(
             max_constraints=evaluator.bounds.constraints, max_evidence=evaluator.bounds.evidence
         )
@@ -53,14 +53,14 @@ class GuardState(TransitionHooks):
 
     def fold(self, event: Event) -> None:
         """Apply one event that carries its derived fields. `StoreError` where a grant is lost."""
-        fold(self.evaluator, self.engine_state, event)
+        fold(self.evaluator, self.evaluator_state, event)
 
     def rebuild(self, event: Event) -> None:
         """Apply an event of a journal."""
         shared_budgets, self.shared_budgets = self.shared_budgets, None
         self._is_rebuilding = True
         try:
-            rebuild(self.evaluator, self.engine_state, event)
+            rebuild(self.evaluator, self.evaluator_state, event)
         finally:
             self._is_rebuilding = False
             self.shared_budgets = shared_budgets
@@ -101,7 +101,7 @@ class GuardState(TransitionHooks):
 
     def forget(self, session: str) -> None:
         """Forget a session as if it had never been opened: its journal has all of it."""
-        state = self.engine_state.sessions.get(session)
+        state = self.evaluator_state.sessions.get(session)
         if state is not None and state.parent is not None:
             state.parent.cel_session["children"] -= 1
         self.rebuild(SessionEnded(session=session))

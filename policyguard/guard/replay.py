@@ -67,11 +67,11 @@ class ReplayGuard(Guard):
     def inspect(self, session: str) -> dict[str, Any]:
         """Return the state of a session by field, times in nanoseconds; empty if it is closed."""
         with self._lock:
-            state = self._state.engine_state.sessions.get(session)
+            state = self._state.evaluator_state.sessions.get(session)
             opened = self._open_sessions.get(session)
             if state is None or opened is None:
                 return {}
-            started, now = state.started_at, max(self._timeline.read()[0], state.now or 0)
+            started, now = state.started_at, max(self._steady_clock.read()[0], state.now or 0)
             return {
                 **{name: state.cel_session.get(name) for name in _CEL_FIELDS},
                 # The expressions' own `running` is updated only when a call is evaluated.

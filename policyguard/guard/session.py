@@ -96,8 +96,8 @@ class Session(SessionLifetime):
         is_plain = type(tool) is str and not (context or tool.startswith(MCP_PREFIX))
         if is_plain and type(args) is dict:  # the common case
             pipeline, wall = self._pipeline, None
-            time = monotonic_ns() + pipeline.timeline.offset
-            if time >= pipeline.timeline.next_look or at is not None:
+            time = monotonic_ns() + pipeline.steady_clock.offset
+            if time >= pipeline.steady_clock.next_sync or at is not None:
                 time, wall = self._read_times(at)
             decision = pipeline.check(Attempt(tool, args.copy(), time, self._state, wall), True)
         else:
@@ -163,7 +163,7 @@ class Session(SessionLifetime):
         if not attempt.host_call:
             return self._pipeline.check(attempt, admit, invalid_reason)
         with self.guard._lock:
-            if self._pipeline.find_host_call(attempt.host_call, in_flight_only=True):
+            if self._pipeline.resolve_host_call(attempt.host_call, in_flight_only=True):
                 raise ValueError(f"call `{attempt.host_call}` is in flight: report it first")
             return self._pipeline.check(attempt, admit, invalid_reason)
 
@@ -213,8 +213,8 @@ class Session(SessionLifetime):
             text, failed, pending = parsed.text, failed or parsed.failed, parsed.pending
             host_meta = {**parsed.meta, **host_meta}
         pipeline, wall = self._pipeline, None
-        time = monotonic_ns() + pipeline.timeline.offset
-        if time >= pipeline.timeline.next_look or at is not None:
+        time = monotonic_ns() + pipeline.steady_clock.offset
+        if time >= pipeline.steady_clock.next_sync or at is not None:
             time, wall = self._read_times(at)
         return pipeline.complete(
             Completed(
@@ -223,7 +223,7 @@ class Session(SessionLifetime):
                 time,
                 decision.id
                 if type(decision) is Decision and decision.session == self.id
-                else self._find_call(decision),
+                else self._resolve_call(decision),
                 False if failed and not is_cancelled else None,
                 "explicit",
                 text,
@@ -251,11 +251,11 @@ class Session(SessionLifetime):
         """Record as `record` does, without blocking the event loop for a store."""
         return await run_blocking(self.guard, partial(self.record, decision, **reported))
 
-    def _find_call(self, decision: Decision | str) -> str:
+    def _resolve_call(self, decision: Decision | str) -> str:
         """Return the own id of a call that is to be reported."""
         if not isinstance(decision, Decision):
             id_ = validate.call_id("decision", decision)
-            return self._pipeline.find_host_call(id_) or id_
+            return self._pipeline.resolve_host_call(id_) or id_
         if decision.session != self.id:  # its calls have the same ids
             raise ValueError(
                 f"call `{decision.id}` is of session `{decision.session}`, not of this"
@@ -265,11 +265,10 @@ class Session(SessionLifetime):
     def release(self, decision: Decision | str) -> None:
         """Undo an admission: the call never began to run, and no longer counts.
 
-        Report one that began and was stopped with `record(decision, error=…)`. Does nothing for a
-        closed session's call. `UnknownCallError` for an unknown call, `ValueError` for a decision
-        of another session.
+        Report one that began and was stopped with `record(decision, error=…)`. Nothing happens if
+        the session is closed. `UnknownCallError` or `ValueError` for a call of another session.
         """
-        call = self._find_call(decision)
+        call = self._resolve_call(decision)
         with self.guard._lock:
             self._pipeline.require_known(call)
             if not self.closed:

@@ -128,13 +128,13 @@ class SessionLifetime:
 
     def _times(self) -> Times:
         """Return the times of an event that happens now."""
-        at, wall = self._pipeline.timeline.read()
+        at, wall = self._pipeline.steady_clock.read()
         return Times(at=at, wall=wall)
 
     def _read_times(self, at: int | datetime | None) -> tuple[int, int | None]:
         """Return the time of an event and the wall clock's: both are what the host gives, if so."""
         if at is None:
-            return self._pipeline.timeline.read()
+            return self._pipeline.steady_clock.read()
         given = validate.timestamp("at", at)
         return given, given
 

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from policyguard.evaluator.fold import start_session as start_session_state
 from policyguard.guard import validate
 from policyguard.guard.call_ids import parse_call_number
+from policyguard.guard.clock import SteadyClock, continue_from
 from policyguard.guard.event_loop import running_loop
 from policyguard.guard.session import Session
-from policyguard.guard.timeline import Timeline, continue_from
 from policyguard.model.errors import ClosedError
 from policyguard.model.event import Admitted, Refused, SessionEnded, SessionStarted
 
@@ -91,7 +91,7 @@ def _open_session(
             return guard._resume_session(opened) or opened
         parent_id = "" if guard.closed else _resolve_parent(guard, started.session, parent)
         checked = guard._evaluator.check_tags(tags)
-        at, wall = _find_timeline(guard, parent_id).read()
+        at, wall = _find_steady_clock(guard, parent_id).read()
         event = replace(started, at=at, wall=wall, parent=parent_id, tags=checked)
         return start_session(guard, event)
 
@@ -114,20 +114,22 @@ def start_session(guard: Guard, event: SessionStarted, *, isolated: bool = False
                 _replay_journal(guard, event.session),
                 guard._open_sessions.last_number(event.session),
             )
-            resumed = guard._state.engine_state.sessions.get(event.session)
+            resumed = guard._state.evaluator_state.sessions.get(event.session)
             if resumed is not None:
                 # Without a parent: it is gone, and the session goes on alone.
                 found = event.parent if resumed.parent is None else resumed.parent.id
                 _check_owner(event, resumed.scope_keys, found, event.parent)
             state = start_session_state(
-                guard._evaluator, guard._state.engine_state, event, isolated=isolated
+                guard._evaluator, guard._state.evaluator_state, event, isolated=isolated
             )
             guard._open_sessions.make_room(None if isolated else state.parent)
             session = Session(guard, state, first_number)
-            timeline = _find_timeline(guard, "" if state.parent is None else state.parent.id)
+            steady_clock = _find_steady_clock(
+                guard, "" if state.parent is None else state.parent.id
+            )
             if resumed is not None:
-                timeline = continue_from(timeline, state.now)
-            session._pipeline.timeline = timeline
+                steady_clock = continue_from(steady_clock, state.now)
+            session._pipeline.steady_clock = steady_clock
             guard._open_sessions.add(session)
             guard._mark_used(event.session)
             if resumed is None:
@@ -139,10 +141,10 @@ def start_session(guard: Guard, event: SessionStarted, *, isolated: bool = False
         return session
 
 
-def _find_timeline(guard: Guard, parent: str) -> Timeline:
+def _find_steady_clock(guard: Guard, parent: str) -> SteadyClock:
     """Return the time of a session with this parent: parents may be ahead of their guard."""
     opened = guard._open_sessions.get(parent) if parent else None
-    return guard._timeline if opened is None else opened._pipeline.timeline
+    return guard._steady_clock if opened is None else opened._pipeline.steady_clock
 
 
 _OWNER_FIELDS = ("user", "agent", "project")

@@ -17,9 +17,9 @@ import msgspec
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.budget import CompiledBudget
 from policyguard.evaluator.budgets.usage import BudgetUsage, UsageLedger
-from policyguard.evaluator.engine_state import EngineState
 from policyguard.evaluator.evaluation import ALLOWED, Evaluation, GuardMode
 from policyguard.evaluator.evaluator import Evaluator
+from policyguard.evaluator.evaluator_state import EvaluatorState
 from policyguard.evaluator.plan import BoundPlan, Plan
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard.constraint_sync import POLL_INTERVAL
@@ -359,7 +359,7 @@ def open_shared_budgets(
 def make_repeatable(
     attempt: Attempt,
     evaluator: Evaluator,
-    state: EngineState,
+    state: EvaluatorState,
     bound_plan: BoundPlan,
     learned: Sequence[Violation],
     mode: GuardMode,

@@ -26,9 +26,9 @@ from policyguard.guard.background_tasks import (
     run_in_task,
     run_in_thread,
 )
+from policyguard.guard.clock import elapsed_time
 from policyguard.guard.event_loop import run_blocking, run_later
 from policyguard.guard.host_log import warn
-from policyguard.guard.timeline import elapsed_time
 from policyguard.guard.tool_results import ToolResult, append_advice, error_text, parse_result
 from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from policyguard.engines.source import MAX_FILE_BYTES, Source
+from policyguard.engines.source import MAX_FILE_BYTES, SourceText
 from policyguard.engines.toml_source import find_span, parse
 from policyguard.lint.catalog import UnknownCodeError, expand_codes
 from policyguard.model.diagnostic import Diagnostic, did_you_mean, quote_text
@@ -82,7 +82,7 @@ def _folders_to_search(folder: Path) -> list[Path]:
     return folders[: root + 1]
 
 
-def _read(file: Path) -> tuple[Source, Any]:
+def _read(file: Path) -> tuple[SourceText, Any]:
     """Return a file's text and its policyguard table, or None if it has none."""
     with file.open("rb") as handle:
         source, values, problems = parse(handle.read(MAX_FILE_BYTES + 1), str(file))
@@ -94,7 +94,7 @@ def _read(file: Path) -> tuple[Source, Any]:
     return source, tool.get("policyguard") if isinstance(tool, dict) else None
 
 
-def _check(source: Source, prefix: str, tool: Any) -> Iterator[Diagnostic]:
+def _check(source: SourceText, prefix: str, tool: Any) -> Iterator[Diagnostic]:
     table = f"{prefix}.lint" if prefix else "lint"
     if not isinstance(tool, dict):
         span = find_span(source, "tool", "policyguard")
@@ -115,7 +115,7 @@ def _check(source: Source, prefix: str, tool: Any) -> Iterator[Diagnostic]:
         yield from _check_setting(source, table, key, value)
 
 
-def _check_setting(source: Source, table: str, key: str, value: Any) -> Iterator[Diagnostic]:
+def _check_setting(source: SourceText, table: str, key: str, value: Any) -> Iterator[Diagnostic]:
     expected = _TYPES.get(key)
     span = find_span(source, table, key)
     if expected is None:
@@ -132,7 +132,7 @@ def _has_only_strings(value: Any) -> bool:
     return not isinstance(value, list) or all(isinstance(item, str) for item in value)
 
 
-def _check_codes(source: Source, table: str, key: str, codes: Any) -> Iterator[Diagnostic]:
+def _check_codes(source: SourceText, table: str, key: str, codes: Any) -> Iterator[Diagnostic]:
     for name in codes:
         try:
             expand_codes([name])

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from policyguard.engines.source import Source
+from policyguard.engines.source import SourceText
 from policyguard.engines.yaml_comments import Comment, find_comments
 from policyguard.engines.yaml_tree import Node
 from policyguard.lint.catalog import PAGES, canonical_code, is_load_error
@@ -40,7 +40,7 @@ class IgnoreDirective:
     span: Span
     line: int | None
     reason: str
-    source: Source
+    source: SourceText
     comment: Comment
     codes_range: tuple[int, int]
     other_codes: tuple[str, ...]

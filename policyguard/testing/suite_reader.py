@@ -13,7 +13,7 @@ import msgspec
 from policyguard.compiler import CompiledPolicy, check_policy, check_tree
 from policyguard.compiler.inputs import PACK_NAME
 from policyguard.compiler.load.layer_validation import diagnose, find_span
-from policyguard.engines.source import MAX_FILE_BYTES, Source
+from policyguard.engines.source import MAX_FILE_BYTES, SourceText
 from policyguard.engines.yaml_source import parse
 from policyguard.engines.yaml_tree import MappingNode as Tree
 from policyguard.engines.yaml_tree import Node, ScalarNode, SequenceNode, descend, to_plain
@@ -56,7 +56,7 @@ def parse_file(file: str | Path) -> tuple[Node | None, list[Diagnostic]]:
             data = handle.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         message = f"`{name}`: {(error.strerror or 'cannot be read').lower()}"
-        source = Source(name, "")
+        source = SourceText(name, "")
         return None, [source.diagnostic("load/unreadable", message, source.span(0, 0))]
     parsed = parse(data, name)
     if parsed.root is None:

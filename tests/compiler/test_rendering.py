@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policyguard.engines.source import Source
+from policyguard.engines.source import SourceText
 from policyguard.model.diagnostic import Diagnostic, PolicyError, Span, did_you_mean
 from policyguard.report.findings.diagnostics import render_json, render_text
 
@@ -16,7 +16,7 @@ from policyguard.report.findings.diagnostics import render_json, render_text
 def found(line: str, start: int, end: int, **given: str) -> Diagnostic:
     text = "\n" * 13 + line
     offset = 13 + start
-    source = Source("policies/team.yaml", text)
+    source = SourceText("policies/team.yaml", text)
     return source.diagnostic(
         given.get("code", "cel/undeclared-reference"),
         given.get("message", "unknown variable `cal`"),
@@ -74,7 +74,7 @@ def test_long_line_is_cut_around_the_span():
 
 def test_several_lines_show_the_first_and_the_last():
     text = "a:\n  one\n  two\n  three\n"
-    source = Source("p", text)
+    source = SourceText("p", text)
     diagnostic = source.diagnostic("c/d", "m", source.span(5, 22))
     assert render_text([diagnostic]) == (
         "error[c/d]: m\n --> p:2:3\n  |\n2 |   one\n  |   ^^^\n...\n4 |   three\n  |   ^^^^^\n"
@@ -94,9 +94,9 @@ def test_no_excerpt_without_source():
 
 
 def test_diagnostics_are_sorted_and_unique():
-    source = Source("b", "one\ntwo\n")
+    source = SourceText("b", "one\ntwo\n")
     late, early = (source.diagnostic("c/d", "m", source.span(at, at + 1)) for at in (4, 0))
-    other = Source("a", "x").diagnostic("c/d", "m", Span("a", 1, 1, 1, 2))
+    other = SourceText("a", "x").diagnostic("c/d", "m", Span("a", 1, 1, 1, 2))
     positions = [(one["file"], one["line"]) for one in render_json([late, early, other, late])]
     assert positions == [("a", 1), ("b", 1), ("b", 2)]
 

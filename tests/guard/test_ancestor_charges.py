@@ -59,7 +59,7 @@ def read_usage(
             sorted(usage.charges or ()),
             usage.started_at,
         )
-        for budget, usages in guard._state.engine_state.ledger.usages.items()
+        for budget, usages in guard._state.evaluator_state.ledger.usages.items()
         for key, usage in usages.items()
         if include_keyed or "\x1f" not in key
     }

@@ -42,14 +42,14 @@ def test_many_tools_and_failures_stay_within_the_caps(guard: Guard, count: int) 
         elif number % 3:
             session.record(decision, error=f"strange {number}")
         session.check(f"poll{number}", {"n": number})
-    state = guard._state.engine_state.sessions["one"]
+    state = guard._state.evaluator_state.sessions["one"]
     constraints = guard._state.constraint_set
     assert refused > count - 100, "the keys of the budget are full"
     assert len(state.in_flight) <= 30
     assert len(constraints) <= 60
     assert len(list(constraints.evidence())) <= 60
     assert len(state.cel_session["#tools"]) <= 40
-    assert all(len(usages) <= 20 for usages in guard._state.engine_state.ledger.usages.values())
+    assert all(len(usages) <= 20 for usages in guard._state.evaluator_state.ledger.usages.values())
     assert len(state.confirmed_constraints) <= 64
     assert guard._evaluator.plan.cache_info().currsize <= 40
     assert guard._evaluator.candidates.cache_info().currsize <= 40
@@ -60,5 +60,5 @@ def test_many_sessions_stay_within_the_cap(guard: Guard, count: int) -> None:
     for number in range(count):
         session = guard.session(f"s{number}")
         session.record(session.check("x", {"n": number}), result="fine")
-    assert len(guard._state.engine_state.sessions) <= 50
-    assert len(guard._state.engine_state.ledger.usages["budgets/keyed"]) <= 50
+    assert len(guard._state.evaluator_state.sessions) <= 50
+    assert len(guard._state.evaluator_state.ledger.usages["budgets/keyed"]) <= 50

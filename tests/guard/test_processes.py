@@ -124,7 +124,7 @@ class Workspace:
         guard = self.guard()
         session = guard.session("looks", project="p")
         session.preview("tool", {})
-        usage = guard._state.engine_state.ledger.get(budget, "p")
+        usage = guard._state.evaluator_state.ledger.get(budget, "p")
         session.end()
         return usage.used / 1e9
 

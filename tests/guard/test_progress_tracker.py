@@ -69,7 +69,7 @@ def test_events_rebuild_progress_radius_and_outage(tmp_path: Path) -> None:
     restored._state = GuardState(compiled)
     for event in events:
         restored._state.fold(decode(encode(event)))
-    rebuilt = Live(restored, restored._state.engine_state.sessions["s"])
+    rebuilt = Live(restored, restored._state.evaluator_state.sessions["s"])
     for current in (session, rebuilt):
         # The failing tool was admitted twice: a candidate that is not banned.
         assert current.progress == "progressing"

@@ -209,8 +209,8 @@ def test_folding_the_events_rebuilds_the_live_state(steps: list[tuple[Any, ...]]
     for event in driver.events:
         rebuilt.fold(decode(encode(event)))
     live_state, rebuilt_state = (
-        _to_plain_data(driver.guard._state.engine_state),
-        _to_plain_data(rebuilt.engine_state),
+        _to_plain_data(driver.guard._state.evaluator_state),
+        _to_plain_data(rebuilt.evaluator_state),
     )
     for state in (live_state, rebuilt_state):
         for session in state["sessions"].values():
@@ -235,7 +235,7 @@ def test_fast_path_is_taken_exactly_when_no_limit_is_active(
     plans: dict[Any, None] = {}
     for step in steps:
         driver.step(step)
-        for state in driver.guard._state.engine_state.sessions.values():
+        for state in driver.guard._state.evaluator_state.sessions.values():
             expected_active = set()
             plans.update(dict.fromkeys(state._bound_plans))
             for plan in plans:

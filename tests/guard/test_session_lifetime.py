@@ -148,7 +148,7 @@ def test_closed_sessions_are_capped(tmp_path: Path) -> None:
     for number in range(10):
         with guard.session(f"s{number}") as session:
             session.check("x")
-    assert len(guard._state.engine_state.sessions) <= 3
+    assert len(guard._state.evaluator_state.sessions) <= 3
 
 
 def test_slots_are_freed_when_the_session_closes(tmp_path: Path) -> None:

@@ -41,12 +41,12 @@ def test_session_resumes_where_another_process_stopped(tmp_path: Path) -> None:
     for _ in range(2):
         session.record(session.check("read", {"path": "x"}), result="same", cost=0.2)
     session.record(session.check("build", {}), error="wrong way")
-    before = session.guard._state.engine_state.sessions["s"].cel_session
+    before = session.guard._state.evaluator_state.sessions["s"].cel_session
     first._open_sessions.remove("s")  # as if the process had died
     first._journal.close()
 
     second = _guard(tmp_path).session("s")
-    after = second.guard._state.engine_state.sessions["s"].cel_session
+    after = second.guard._state.evaluator_state.sessions["s"].cel_session
     assert {**after, "running": 0} == {**before, "running": 0}
     assert second.check("read", {"path": "x"}).id == "c4"
     second.record("c4", result="same")

@@ -375,7 +375,7 @@ def test_open_quotas_stay_within_the_bounds(tmp_path: Path) -> None:
     for number in range(50):
         assert count_allowed(guard.session(f"s{number}", project=f"p{number}"), max_calls=2) == 2
     assert len(guard._shared_budgets._open_quotas) <= 20
-    assert len(guard._state.engine_state.ledger.usages["budgets/b"]) <= 20
+    assert len(guard._state.evaluator_state.ledger.usages["budgets/b"]) <= 20
     assert count_allowed(guard.session("again", project="p0")) == 1
 
 
@@ -413,7 +413,7 @@ def test_resumed_session_charges_nothing_twice(tmp_path: Path) -> None:
     assert other.preview("tool", {}).allowed
     reopened = guard.session("one", project="p")
     assert other.check("tool", {}).allowed
-    usage = guard._state.engine_state.ledger.get("budgets/b", "p")
+    usage = guard._state.evaluator_state.ledger.get("budgets/b", "p")
     assert (usage.used, usage.granted) == (4 * SECOND, SECOND)
     reopened.record("c3", result="", cost=0.3)
     assert count_allowed(other) == 2, "three slots, none held by the dead session"

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from policyguard.compiler import compile_policy
-from policyguard.evaluator.engine_state import EngineState, TransitionHooks
+from policyguard.evaluator.evaluator_state import EvaluatorState, TransitionHooks
 from policyguard.evaluator.fold import fold
 from policyguard.guard import Guard
 from policyguard.journal.redaction import Redaction
@@ -113,7 +113,7 @@ def test_the_journal_folds_to_the_same_state_as_the_live_events(
             error = "boom" if then == "error" else None
             session.record(decision, result=f"{word} done", error=error, cost=0.1)
     assert len(live) > len(steps)
-    states = EngineState(TransitionHooks()), EngineState(TransitionHooks())
+    states = EvaluatorState(TransitionHooks()), EvaluatorState(TransitionHooks())
     for event in live:
         fold(compiled.evaluator, states[0], event)
     for event in setup.journal.read_events("s"):

@@ -99,7 +99,7 @@ def test_memory_is_bounded_by_the_window() -> None:
     session = _session()
     for number in range(5000):
         session.record(session.check("read", {"path": str(number)}), result=str(number))
-    state = session.guard._state.engine_state.sessions["s"]
+    state = session.guard._state.evaluator_state.sessions["s"]
     window = state.turn_trackers["limits/default/repeat"]
     assert len(window.entries) == len(window.by_key) == 10
     cycle = state.turn_trackers["limits/default/cycle"]

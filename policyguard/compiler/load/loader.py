@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from policyguard.compiler import inputs
-from policyguard.engines.source import MAX_FILE_BYTES, Source
+from policyguard.engines.source import MAX_FILE_BYTES, SourceText
 from policyguard.engines.yaml_source import parse
 from policyguard.engines.yaml_tree import MappingNode, Node, ParsedDocument, ScalarNode
 from policyguard.engines.yaml_tree import SequenceNode as NodeList
@@ -33,7 +33,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 class Layer(NamedTuple):
     """A parsed file of a policy."""
 
-    source: Source
+    source: SourceText
     root: Node
 
 
@@ -54,7 +54,7 @@ def load_layers(names: Sequence[str | Path]) -> LoadedLayers:
     loader = _Loader()
     for name in names:
         shown = str(name)
-        start = Source(shown, "")
+        start = SourceText(shown, "")
         reference = _Reference(shown, start, start.span(0, 0))
         loader.visit(reference, _resolve_name(name, None), ())
     return loader.result()
@@ -115,7 +115,7 @@ class _Reference(NamedTuple):
     """A reference to a file: the name as written, and its span."""
 
     name: str
-    source: Source
+    source: SourceText
     span: Span
 
     def diagnostic(self, code: str, message: str, hint: str | None = None) -> Diagnostic:

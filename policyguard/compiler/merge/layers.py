@@ -11,7 +11,7 @@ from policyguard.compiler.load.layer_validation import find_span, validate_layer
 from policyguard.compiler.load.loader import Layer, LoadedLayers
 from policyguard.compiler.merge.disable import collect_names, find_duplicate_ids, remove_disabled
 from policyguard.compiler.merge.merger import merge_layer
-from policyguard.engines.source import Source
+from policyguard.engines.source import SourceText
 from policyguard.engines.yaml_tree import MappingNode, Node, Path, ScalarNode, descend
 from policyguard.model.diagnostic import Diagnostic, Severity, Span
 
@@ -32,7 +32,7 @@ class MergedPolicy:
     disables, `files` all files read.
     """
 
-    sources: dict[str, Source]
+    sources: dict[str, SourceText]
     tree: MappingNode
     broken_entries: frozenset[tuple[str, str]]
     is_complete: bool
@@ -98,7 +98,7 @@ def merge_layers(loaded: LoadedLayers) -> tuple[MergedPolicy, list[Diagnostic]]:
     The tree is empty if no layer has a usable part.
     """
     diagnostics: list[Diagnostic] = []
-    tree = top = base = MappingNode(Source("", ""), 0, 0, ())
+    tree = top = base = MappingNode(SourceText("", ""), 0, 0, ())
     broken: set[tuple[str, str]] = set()
     complete = loaded.is_complete
     for layer in loaded.layers:

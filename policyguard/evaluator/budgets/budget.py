@@ -317,7 +317,7 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return _to_units((outcome.tokens if self.kind == "tokens" else outcome.cost) or 0)
 
 
-_INSTEAD = "finish with what you have, or ask for more"
+_INSTEAD = "finish with what you have, or ask the user to raise it"
 _WRAP_UP = "wrap up now: use what remains for the most important steps"
 
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.budget import CompiledBudget
 from policyguard.evaluator.budgets.usage import BudgetUsage, UsageLedger
-from policyguard.evaluator.engine_state import EngineState
 from policyguard.evaluator.evaluator import Evaluator
+from policyguard.evaluator.evaluator_state import EvaluatorState
 from policyguard.evaluator.session_state import SessionState
 from policyguard.model.amounts import to_units
 from policyguard.model.event import Charge, Granted
@@ -43,7 +43,11 @@ def record_owner(session: SessionState, scope: str, budget: str, key: str) -> No
 
 
 def apply_charge(
-    evaluator: Evaluator, state: EngineState, session: SessionState, charge: Charge, at: int | None
+    evaluator: Evaluator,
+    state: EvaluatorState,
+    session: SessionState,
+    charge: Charge,
+    at: int | None,
 ) -> None:
     """Apply a charge at `at` (ns)."""
     budget = evaluator.budgets.get(charge.budget)
@@ -75,7 +79,7 @@ def grant_charge(evaluator: Evaluator, session: SessionState, event: Granted) ->
 
 
 def raise_limit(
-    evaluator: Evaluator, state: EngineState, session: SessionState, charge: Charge
+    evaluator: Evaluator, state: EvaluatorState, session: SessionState, charge: Charge
 ) -> None:
     """Raise the limit of one usage."""
     record_owner(session, evaluator.budgets[charge.budget].scope, charge.budget, charge.key)
@@ -98,7 +102,7 @@ def parent_charges(
     return by_owner
 
 
-def refund(evaluator: Evaluator, state: EngineState, attempt: Attempt) -> None:
+def refund(evaluator: Evaluator, state: EvaluatorState, attempt: Attempt) -> None:
     """Refund all charges of a call that did not run."""
     free_slots(evaluator, state, attempt)
     for charge in attempt.charges:
@@ -109,7 +113,7 @@ def refund(evaluator: Evaluator, state: EngineState, attempt: Attempt) -> None:
         usage.refund(charge.amount, attempt.at, budget.within)
 
 
-def free_slots(evaluator: Evaluator, state: EngineState, attempt: Attempt) -> None:
+def free_slots(evaluator: Evaluator, state: EvaluatorState, attempt: Attempt) -> None:
     """Free the slots of a call that is no longer running, unless they were when it was given up."""
     if attempt.is_given_up:
         return

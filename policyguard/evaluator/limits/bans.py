@@ -15,7 +15,7 @@ from policyguard.model.effect import Effect
 from policyguard.model.outcome import Outcome
 
 
-class Ban:
+class LimitBan:
     """A tool, or one subject of a limit, that is refused for now.
 
     `result_fingerprint` is that of the result which brought it about.
@@ -77,16 +77,16 @@ class Bans(msgspec.Struct, eq=False):
     """The bans of one session, at most `max_bans`; the oldest goes first."""
 
     max_bans: int
-    active: dict[tuple[str, str], Ban] = msgspec.field(default_factory=dict)
+    active: dict[tuple[str, str], LimitBan] = msgspec.field(default_factory=dict)
 
-    def add(self, ban: Ban) -> None:
+    def add(self, ban: LimitBan) -> None:
         """Add a ban, unless there is one of the same tool or subject."""
         name = ban.full_name if ban.limit.refuse_tool else ban.subject
         self.active.setdefault((ban.limit.id, name), ban)
         if len(self.active) > self.max_bans:
             del self.active[next(iter(self.active))]
 
-    def lift_on_progress(self, outcome: Outcome) -> list[Ban]:
+    def lift_on_progress(self, outcome: Outcome) -> list[LimitBan]:
         """Lift the bans that a new result ends, and return them."""
         lifted = [
             (name, ban)

@@ -164,7 +164,7 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
 _NO_STREAK = FailureStreak("")
 _INSTEAD = "find the cause by other means before you try again, or finish with what you have"
 _OTHER_TOOL = (
-    "find the cause with another tool, whose success allows this one again, or finish and report "
-    "what prevents you"
+    "find the cause with another tool; once that succeeds, you can use this one again; or finish "
+    "and report what prevents you"
 )
 _PROBED = "if it fails too, report what prevents you"

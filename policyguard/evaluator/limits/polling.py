@@ -78,7 +78,7 @@ class PollingChecker(LimitChecker, eq=False, kw_only=True):
                 f"{self.id}/cooldown",
                 effect,
                 "polling",
-                f"the same poll may be made once in {wait}",
+                f"you polled this less than {wait} ago",
                 "wait, or do something else meanwhile",
                 retry_after=remaining / 1e9,
             )

@@ -22,7 +22,7 @@ from policyguard.traces.parsing.json_shape import (
 )
 from policyguard.traces.parsing.measurements import from_iso
 from policyguard.traces.parsing.message_content import as_arguments, as_text
-from policyguard.traces.parsing.spans import Span
+from policyguard.traces.parsing.spans import TraceSpan
 from policyguard.traces.session_builder import ImportedCall, ImportedResult
 
 FORMAT = "langfuse"
@@ -93,7 +93,7 @@ def _to_camel_case(item: dict[str, Any]) -> dict[str, Any]:
     return {_SNAKE_WORD.sub(lambda word: word[1].upper(), key): item[key] for key in item}
 
 
-def _parse_span(observation: dict[str, Any]) -> Span:
+def _parse_span(observation: dict[str, Any]) -> TraceSpan:
     kind = observation.get("type")
     start, end = from_iso(observation.get("startTime")), from_iso(observation.get("endTime"))
     call = result = None
@@ -105,7 +105,7 @@ def _parse_span(observation: dict[str, Any]) -> Span:
         result = _parse_result(observation, start, end) if end is not None else None
     is_model = kind == "GENERATION"
     usage = as_object(observation.get("usageDetails")) if is_model else {}
-    return Span(
+    return TraceSpan(
         id=as_id(observation.get("id")),
         parent=as_id(observation.get("parentObservationId")),
         start=start,

@@ -19,7 +19,7 @@ NAME_PREFIXES = ("execute_tool ", "running tool: ")
 """Prefixes that instrumentations put before a tool's name."""
 
 
-class Span(msgspec.Struct, frozen=True):
+class TraceSpan(msgspec.Struct, frozen=True):
     """A span: of a tool, with its `call` and `result`, of a model, with its usage, or another.
 
     `start` and `end` are ns since 1970; a span that was cut off has no end. `is_work`: an agent
@@ -51,7 +51,7 @@ def seconds_between(start: int | None, end: int | None) -> float | None:
     return None if start is None or end is None else max(end - start, 0) / 1_000_000_000
 
 
-def build_session(file: str, session: str, spans: list[Span]) -> Iterator[Item]:
+def build_session(file: str, session: str, spans: list[TraceSpan]) -> Iterator[Item]:
     """Yield the session of one trace; it has one turn, as a trace begins with a user message."""
     # Others prepare the agent, or come after it: connections, evaluations.
     work = [span for span in spans if span.is_work or span.call is not None or span.tokens]
@@ -88,8 +88,8 @@ def build_session(file: str, session: str, spans: list[Span]) -> Iterator[Item]:
         yield Skipped(file, None, f"session `{session}`: {reason}")
 
 
-def _order_steps(spans: list[Span], calls: set[int]) -> Iterator[tuple[int, Span]]:
-    steps: list[tuple[float, int, int, Span]] = []
+def _order_steps(spans: list[TraceSpan], calls: set[int]) -> Iterator[tuple[int, TraceSpan]]:
+    steps: list[tuple[float, int, int, TraceSpan]] = []
     for index, span in enumerate(spans):
         start = _sort_time(span.start)
         end = max(start, _sort_time(span.end)) if span.end is not None else start
@@ -109,7 +109,7 @@ def _sort_time(at: int | None) -> float:
     return math.inf if at is None else at
 
 
-def _outermost_calls(spans: list[Span]) -> set[int]:
+def _outermost_calls(spans: list[TraceSpan]) -> set[int]:
     """Return the indices of the calls; of a call that two layers recorded, the outer one."""
     spans_by_id = {span.id: span for span in spans}
     return {
@@ -119,7 +119,7 @@ def _outermost_calls(spans: list[Span]) -> set[int]:
     }
 
 
-def _has_outer_span(span: Span, call: ImportedCall, spans_by_id: dict[str, Span]) -> bool:
+def _has_outer_span(span: TraceSpan, call: ImportedCall, spans_by_id: dict[str, TraceSpan]) -> bool:
     seen_ids = {span.id}
     outer = spans_by_id.get(span.parent)
     while outer is not None and outer.id not in seen_ids:
@@ -138,7 +138,9 @@ def _own_name(call: ImportedCall) -> str:
     return parse_tool_name(call.tool, call.server).tool
 
 
-def _is_same_call(span: Span, call: ImportedCall, outer: Span, outer_call: ImportedCall) -> bool:
+def _is_same_call(
+    span: TraceSpan, call: ImportedCall, outer: TraceSpan, outer_call: ImportedCall
+) -> bool:
     """Return whether a span and its parent are one call, recorded twice, at least once without id.
 
     A tool that calls itself passes other arguments.
@@ -148,7 +150,7 @@ def _is_same_call(span: Span, call: ImportedCall, outer: Span, outer_call: Impor
     return same and (call.id == span.id or outer_call.id == outer.id)
 
 
-def _innermost_usage(spans: list[Span]) -> Iterable[int]:
+def _innermost_usage(spans: list[TraceSpan]) -> Iterable[int]:
     """Return the indices of the innermost spans with usage; outer spans repeat their sum."""
     spans_by_id = {span.id: span for span in spans}
     outer_ids: set[str] = set()
@@ -161,9 +163,9 @@ def _innermost_usage(spans: list[Span]) -> Iterable[int]:
     return [index for index in with_usage if spans[index].id not in outer_ids]
 
 
-def _group_parallel(spans: list[Span], calls: set[int]) -> dict[str, str]:
+def _group_parallel(spans: list[TraceSpan], calls: set[int]) -> dict[str, str]:
     """Map each call that overlapped with a sibling to the id of the first call of its group."""
-    siblings_by_parent: dict[str, list[Span]] = {}
+    siblings_by_parent: dict[str, list[TraceSpan]] = {}
     for index, span in enumerate(spans):
         if index in calls and span.start is not None and span.end is not None:
             siblings_by_parent.setdefault(span.parent, []).append(span)

@@ -15,7 +15,7 @@ from policyguard.traces.formats.otel.raw_spans import RawSpan, find_spans
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing import spans
 from policyguard.traces.parsing.json_shape import as_amount, as_id, as_string
-from policyguard.traces.parsing.spans import Span
+from policyguard.traces.parsing.spans import TraceSpan
 from policyguard.traces.session_builder import ImportedCall, ImportedResult
 
 FORMAT = "otel"
@@ -58,7 +58,7 @@ def detect(sample: Sample) -> bool:
 
 def read(source: Source) -> Iterator[Item]:
     """Yield one session per trace with agent spans, after reading the whole file."""
-    traces: dict[str, list[Span]] = {}
+    traces: dict[str, list[TraceSpan]] = {}
     agents: set[str] = set()
     for entry in source.values():
         if isinstance(entry, Skipped):
@@ -88,7 +88,7 @@ def _is_agent_span(attributes: dict[str, Any]) -> bool:
     return any(key.startswith(_AGENT_PREFIXES) and key not in _SHARED_KEYS for key in attributes)
 
 
-def _parse_span(raw: RawSpan) -> Span:
+def _parse_span(raw: RawSpan) -> TraceSpan:
     attributes = raw.attributes
     tool = _tool_name(raw)
     call = result = None
@@ -97,7 +97,7 @@ def _parse_span(raw: RawSpan) -> Span:
         name = as_id(first_value(attributes, _CALL_ID_KEYS))
         call = ImportedCall(name or raw.id, tool, args, raw.start, has_host_id=bool(name))
         result = _parse_result(raw, call) if raw.has_ended else None
-    return Span(
+    return TraceSpan(
         id=raw.id,
         parent=raw.parent,
         start=raw.start,

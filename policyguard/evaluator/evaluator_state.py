@@ -34,8 +34,8 @@ class TransitionHooks:
         """Follow a budget that was raised."""
 
 
-class EngineState:
-    """All sessions, and the ledger of the budgets they share. Changed by `fold` alone."""
+class EvaluatorState:
+    """All sessions, and the ledger of the budgets they share. Changed by `transitions` alone."""
 
     __slots__ = ("hooks", "ledger", "sessions")
 

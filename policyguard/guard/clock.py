@@ -1,7 +1,7 @@
 """The time of a guard's events: it starts at the wall clock, and passes as real time does.
 
-A wall clock is set ahead and back. Windows, budgets and pauses go by a timeline instead, which only
-advances. `now` in expressions is the wall clock, which events keep where it is not their time.
+A wall clock is set ahead and back. Windows, budgets and pauses go by a steady clock instead, which
+only advances. `now` in expressions is the wall clock, which events keep where it is not their time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from policyguard.store.protocol import Store
 
 RESOLUTION = 10**9
-"""From where on the wall clock and a timeline differ, and how often it is read (ns)."""
+"""From where on the wall clock and a steady clock differ, and how often it is read (ns)."""
 
 
 def _find_elapsed_clock() -> Callable[[], int]:
@@ -33,32 +33,32 @@ elapsed_time: Callable[[], int] = _find_elapsed_clock()
 """Return the nanoseconds since some moment before the process began."""
 
 
-class Timeline:
+class SteadyClock:
     """The time that passes for the sessions of a guard, in nanoseconds since 1970 (UTC).
 
     It is `offset` ahead of `time.monotonic_ns`, and the wall clock is the same, until it is
-    `next_look`. From then on `look` returns it, and updates `skew`: by how much the wall clock is
+    `next_sync`. From then on `sync` returns it, and updates `skew`: by how much the wall clock is
     ahead, 0 if that is below `RESOLUTION`. So a call in between reads one clock and no more.
     """
 
-    __slots__ = ("next_look", "offset", "skew")
+    __slots__ = ("next_sync", "offset", "skew")
 
     def __init__(self) -> None:
-        self.offset = self.next_look = self.skew = 0
+        self.offset = self.next_sync = self.skew = 0
 
-    def look(self) -> int:
-        """Look at the clocks, and return the time, which never runs backwards."""
+    def sync(self) -> int:
+        """Read the clocks, and return the time, which never runs backwards."""
         raise NotImplementedError
 
     def read(self) -> tuple[int, int | None]:
         """Return the time, and the wall clock's where that differs."""
         at = time.monotonic_ns() + self.offset
-        if at >= self.next_look:
-            at = self.look()
+        if at >= self.next_sync:
+            at = self.sync()
         return at, at + self.skew if self.skew else None
 
 
-class SystemTimeline(Timeline):
+class SystemClock(SteadyClock):
     """The time by the system's clocks, alike for all guards of a store in one boot.
 
     While they agree it looks at the wall clock once a second: for that long a step of it, and a
@@ -86,19 +86,19 @@ class SystemTimeline(Timeline):
             offset = store.anchor_time(offset, passed)
         self.offset = offset + self._slept
 
-    def look(self) -> int:
-        """See `Timeline.look`."""
+    def sync(self) -> int:
+        """See `SteadyClock.sync`."""
         slept = self._elapsed() - self._monotonic() - self._slept
         if slept >= RESOLUTION:
             self._slept += slept
             self.offset += slept
         at = self._monotonic() + self.offset
         self.skew = _significant(self._wall() - at)
-        self.next_look = 0 if self.skew else at + RESOLUTION
+        self.next_sync = 0 if self.skew else at + RESOLUTION
         return at
 
 
-class HostTimeline(Timeline):
+class HostClock(SteadyClock):
     """The time by a host's own clock, of which only the steps forward count.
 
     It cannot tell a clock that is set ahead from time that passes.
@@ -112,8 +112,8 @@ class HostTimeline(Timeline):
         self._lock = threading.Lock()
         self._last = self._now = clock()
 
-    def look(self) -> int:
-        """See `Timeline.look`."""
+    def sync(self) -> int:
+        """See `SteadyClock.sync`."""
         with self._lock:
             wall = self._clock()
             self._now += max(0, wall - self._last)
@@ -122,32 +122,32 @@ class HostTimeline(Timeline):
             return self._now
 
 
-class ShiftedTimeline(Timeline):
+class ShiftedClock(SteadyClock):
     """The time of a session that is ahead of its guard's."""
 
-    __slots__ = ("_shift", "_timeline")
+    __slots__ = ("_shift", "_steady_clock")
 
-    def __init__(self, timeline: Timeline, shift: int) -> None:
+    def __init__(self, steady_clock: SteadyClock, shift: int) -> None:
         super().__init__()
-        self._timeline = timeline
+        self._steady_clock = steady_clock
         self._shift = shift
 
-    def look(self) -> int:
-        """See `Timeline.look`."""
-        at, _ = self._timeline.read()
-        self.skew = _significant(self._timeline.skew - self._shift)
+    def sync(self) -> int:
+        """See `SteadyClock.sync`."""
+        at, _ = self._steady_clock.read()
+        self.skew = _significant(self._steady_clock.skew - self._shift)
         return at + self._shift
 
 
-def open_timeline(clock: Callable[[], int], store: Store | None) -> Timeline:
+def open_steady_clock(clock: Callable[[], int], store: Store | None) -> SteadyClock:
     """Return the time of a guard with this wall clock."""
-    return SystemTimeline(store) if clock is time.time_ns else HostTimeline(clock)
+    return SystemClock(store) if clock is time.time_ns else HostClock(clock)
 
 
-def continue_from(timeline: Timeline, latest: int | None) -> Timeline:
-    """Return a timeline that is not before `latest` (ns), such as a session's latest event."""
-    shift = 0 if latest is None else latest - timeline.read()[0]
-    return ShiftedTimeline(timeline, shift) if shift > 0 else timeline
+def continue_from(steady_clock: SteadyClock, latest: int | None) -> SteadyClock:
+    """Return a steady clock that is not before `latest` (ns), such as a session's latest event."""
+    shift = 0 if latest is None else latest - steady_clock.read()[0]
+    return ShiftedClock(steady_clock, shift) if shift > 0 else steady_clock
 
 
 def _significant(skew: int) -> int:

@@ -13,12 +13,12 @@ import pytest
 
 from policyguard import Guard
 from policyguard.compiler import compile_policy
+from policyguard.guard import clock as clocks
 from policyguard.guard import guard as guard_module
 from policyguard.guard import session as session_module
-from policyguard.guard import timeline as timelines
+from policyguard.guard.clock import HostClock, SteadyClock, SystemClock
 from policyguard.guard.replay import ReplayGuard
 from policyguard.guard.session import Session
-from policyguard.guard.timeline import HostTimeline, SystemTimeline, Timeline
 from policyguard.model.event import Admitted, Completed, Event, Refused, SessionStarted
 from policyguard.store.protocol import Store
 
@@ -60,8 +60,8 @@ class Machine:
         self.wall += duration
         self.elapsed += duration
 
-    def timeline(self, store: Store | None = None) -> SystemTimeline:
-        return SystemTimeline(
+    def steady_clock(self, store: Store | None = None) -> SystemClock:
+        return SystemClock(
             store,
             wall=lambda: self.wall,
             elapsed=lambda: self.elapsed,
@@ -74,10 +74,10 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """The machine on which guards run that have no clock of their host's."""
     found = Machine()
 
-    def open_timeline(clock: Callable[[], int], store: Store | None) -> Timeline:
-        return found.timeline(store) if clock is time.time_ns else HostTimeline(clock)
+    def open_steady_clock(clock: Callable[[], int], store: Store | None) -> SteadyClock:
+        return found.steady_clock(store) if clock is time.time_ns else HostClock(clock)
 
-    monkeypatch.setattr(guard_module, "open_timeline", open_timeline)
+    monkeypatch.setattr(guard_module, "open_steady_clock", open_steady_clock)
     monkeypatch.setattr(session_module, "monotonic_ns", lambda: found.monotonic)
     monkeypatch.setattr(time, "monotonic_ns", lambda: found.monotonic)
     return found
@@ -167,7 +167,7 @@ def test_time_passes_while_the_machine_sleeps(tmp_path: Path, machine: Machine) 
 
 def test_sleep_is_measured_by_the_clock_of_the_boot() -> None:
     assert hasattr(time, "CLOCK_BOOTTIME"), "the suite runs on Linux"
-    clock = timelines.elapsed_time
+    clock = clocks.elapsed_time
     assert clock.args == (time.CLOCK_BOOTTIME,)  # type: ignore[attr-defined]
 
 

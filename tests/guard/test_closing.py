@@ -86,7 +86,7 @@ def test_closed_guard_refuses_calls_and_writes_nothing(tmp_path: Path) -> None:
     refused = session.check("read")
     assert refused.violations[0].reason == "closed"
     assert "the guard is closed" in refused.message
-    assert "load another guard" in refused.message
+    assert "load another guard" in refused.errors[0].error
     session.record(decision, result="too late")
     session.close()
     with pytest.raises(RuntimeError, match="the guard is closed: load another"):

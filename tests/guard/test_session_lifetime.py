@@ -36,7 +36,7 @@ def test_leaving_the_block_closes_the_session(guard: Guard) -> None:
     assert session.closed
     refused = session.check("x")
     assert refused.violations[0].id == "session/closed"
-    assert "guard.session" in refused.message
+    assert "guard.session" in refused.errors[0].error
     assert [type(event) for event in events] == [SessionStarted, Admitted, Completed]
 
 

@@ -208,7 +208,7 @@ def test_decision_of_another_session_is_rejected(tmp_path: Path) -> None:
     one, other = guard.session("a"), guard.session("b")
     own, foreign = one.check("x"), other.check("x")
     for report in (lambda: one.record(foreign, result="ok"), lambda: one.release(foreign)):
-        with pytest.raises(ValueError, match="call `c1` is one of session `b`, not of this"):
+        with pytest.raises(ValueError, match="call `c1` is of session `b`, not of this"):
             report()
     assert one.record(own, result="ok").counted
     assert other.record(foreign, result="ok").counted

@@ -190,7 +190,7 @@ def test_empty_error_is_a_failure(session: Session) -> None:
 
 def test_value_that_is_not_a_call_is_an_error(session: Session) -> None:
     not_a_decision: Any = 3
-    with pytest.raises(TypeError, match="`decision` is 3, of type `int`, not text"):
+    with pytest.raises(TypeError, match="`decision` is 3, of type `int`, not a decision"):
         session.record(not_a_decision)
     with pytest.raises(TypeError, match="`decision` is 3"):
         session.release(not_a_decision)

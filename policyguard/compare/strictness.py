@@ -162,6 +162,9 @@ def _is_monotonic(id_: str, field: FieldPath, old: FieldValues, new: FieldValues
     if section == "limits" and rest.endswith("/outage"):
         # An outage that starts earlier may also end earlier.
         return name not in ("max", "within", "per")
+    if section == "limits" and rest.endswith("/failures") and name == "effect":
+        # A limit that blocks admits probes, one that asks does not.
+        return {fields.get(field) or "block" for fields in (old, new)} != {"ask", "block"}
     if section == "limits" and not name.endswith("_at"):
         # Thresholds count refused attempts too, whose calls may have left the window.
         return neither("ask_at", "halt_at")

@@ -271,3 +271,17 @@ def test_no_call_contradicts_the_direction(tmp_path: Path, seed: int) -> None:
         return
     for _ in range(20):
         assert first_apart(old, new, chance) in {"", *directions}, (before, after)
+
+
+def test_asking_instead_of_blocking_failures_has_no_direction(tmp_path: Path) -> None:
+    """A limit that blocks admits probes; one that asks does not, and refuses a call they admit."""
+    entries = [
+        {("limits", "default", "failures"): {"max": 1, "effect": effect}}
+        for effect in ("block", "ask", "halt")
+    ]
+    block, ask, halt = (compiled(written(one), tmp_path / "policy.yaml") for one in entries)
+    assert block is not None
+    assert ask is not None
+    assert halt is not None
+    assert [one.direction for one in diff_policies(block, ask)] == [""]
+    assert [one.direction for one in diff_policies(block, halt)] == ["tighter"]

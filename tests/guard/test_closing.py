@@ -96,7 +96,7 @@ def test_closed_guard_refuses_calls_and_writes_nothing(tmp_path: Path) -> None:
     reopened = other.session("s")
     assert journal_events(other) == [SessionStarted, Admitted]
     reopened.end()
-    assert "open a new session" in reopened.check("read").message
+    assert "open a new session" in reopened.check("read").errors[0].error
 
 
 def test_closing_returns_leases(tmp_path: Path) -> None:

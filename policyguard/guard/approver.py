@@ -13,7 +13,7 @@ from policyguard.evaluator.evaluator import OPAQUE, Evaluator
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard.event_loop import is_async
 from policyguard.guard.host_log import log_failure
-from policyguard.guard.tool_results import error_text
+from policyguard.guard.tools.results import error_text
 from policyguard.model.decision import Decision, EvalError
 from policyguard.model.effect import Effect
 
@@ -66,7 +66,7 @@ async def ask_async(approver: Approver, session: Session, decision: Decision) ->
     import asyncio
     from concurrent.futures import Future
 
-    from policyguard.guard.background_tasks import run_in_thread
+    from policyguard.guard.tools.background_tasks import run_in_thread
 
     try:
         if is_async(approver):

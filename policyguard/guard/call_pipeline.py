@@ -25,7 +25,7 @@ from policyguard.guard import decisions
 from policyguard.guard.call_ids import parse_call_number
 from policyguard.guard.host_log import warn
 from policyguard.guard.shared_budgets import make_repeatable
-from policyguard.guard.tool_results import PendingAdvice
+from policyguard.guard.tools.results import PendingAdvice
 from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision, EvalError
 from policyguard.model.effect import Effect

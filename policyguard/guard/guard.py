@@ -15,17 +15,17 @@ from policyguard.guard import validate
 from policyguard.guard.approver import Approver, check_approver
 from policyguard.guard.call_events import CallEventEmitter, FastCallEmitter
 from policyguard.guard.clock import open_steady_clock
-from policyguard.guard.constraint_sync import ConstraintSync, open_store
 from policyguard.guard.event_loop import run_blocking
 from policyguard.guard.guard_state import GuardState
 from policyguard.guard.host_log import warn
+from policyguard.guard.learning.constraint_sync import ConstraintSync, open_store
 from policyguard.guard.listeners import Listener, Listeners
 from policyguard.guard.open_sessions import OpenSessions
 from policyguard.guard.session import Session
 from policyguard.guard.session_lifetime import SessionLifetime
 from policyguard.guard.session_opening import find_session, reopen_session
 from policyguard.guard.shared_budgets import open_shared_budgets
-from policyguard.guard.tool_decorator import guard_tool
+from policyguard.guard.tools.decorator import guard_tool
 from policyguard.journal.errors import JournalError
 from policyguard.learned import snapshot as snapshots
 from policyguard.model.constraint import Constraint

@@ -14,9 +14,9 @@ from policyguard.evaluator.fold import fold, rebuild
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard import decisions
 from policyguard.guard.host_log import warn
-from policyguard.guard.learner import Learner
-from policyguard.guard.progress_tracker import ProgressTracker
-from policyguard.guard.radius_limiter import RadiusLimiter
+from policyguard.guard.learning.learner import Learner
+from policyguard.guard.learning.progress_tracker import ProgressTracker
+from policyguard.guard.learning.radius_limiter import RadiusLimiter
 from policyguard.guard.shared_budgets import SharedBudgets
 from policyguard.learned.constraint_set import ConstraintSet, constraint_id
 from policyguard.model.constraint import Observation

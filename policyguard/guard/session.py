@@ -17,7 +17,7 @@ from policyguard.guard.decisions import set_context
 from policyguard.guard.event_loop import run_blocking
 from policyguard.guard.grants import find_grant
 from policyguard.guard.session_lifetime import SessionLifetime
-from policyguard.guard.tool_results import error_text, parse_result
+from policyguard.guard.tools.results import error_text, parse_result
 from policyguard.learned.progress import ProgressStatus
 from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
@@ -359,7 +359,7 @@ class Session(SessionLifetime):
         A call that ends with `KeyboardInterrupt`, `SystemExit` or the like is recorded as
         cancelled: it keeps what it was charged.
         """
-        from policyguard.guard.tool_runner import run  # asyncio, which a check does not need
+        from policyguard.guard.tools.runner import run  # asyncio, which a check does not need
 
         return run(
             self, tool, args, fn, cost=cost, tokens=tokens, server=server, batch=batch, call=call
@@ -380,7 +380,7 @@ class Session(SessionLifetime):
         If the policy limits the call's time, `fn` is awaited in a task of its own, which is
         cancelled when the time is over, and has `bounds.cleanup` to end.
         """
-        from policyguard.guard.tool_runner import arun  # asyncio, which a check does not need
+        from policyguard.guard.tools.runner import arun  # asyncio, which a check does not need
 
         return await arun(self, tool, args, fn, **options)
 

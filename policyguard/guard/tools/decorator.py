@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from policyguard.guard.event_loop import is_async, unwrap_partial
 from policyguard.guard.session_lifetime import active_sessions
-from policyguard.guard.tool_arguments import read_arguments
+from policyguard.guard.tools.arguments import read_arguments
 
 if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
@@ -24,7 +24,7 @@ _RECEIVER_NAMES = ("self", "cls")
 
 def guard_tool(guard: Guard, fn: Callable[P, R]) -> Callable[P, R]:
     """Wrap a function so that its calls go through the current session. See `Guard.tool`."""
-    from policyguard.guard.tool_runner import arun, run  # asyncio, which a check does not need
+    from policyguard.guard.tools.runner import arun, run  # asyncio, which a check does not need
 
     signature = _tool_signature(fn)
     name = _tool_name(fn)

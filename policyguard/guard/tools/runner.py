@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.evaluator import OPAQUE
 from policyguard.guard import validate
-from policyguard.guard.background_tasks import (
+from policyguard.guard.clock import elapsed_time
+from policyguard.guard.event_loop import run_blocking, run_later
+from policyguard.guard.host_log import warn
+from policyguard.guard.tools.background_tasks import (
     cancel_task,
     finishes_within,
     get_exception,
     run_in_task,
     run_in_thread,
 )
-from policyguard.guard.clock import elapsed_time
-from policyguard.guard.event_loop import run_blocking, run_later
-from policyguard.guard.host_log import warn
-from policyguard.guard.tool_results import ToolResult, append_advice, error_text, parse_result
+from policyguard.guard.tools.results import ToolResult, append_advice, error_text, parse_result
 from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision
 from policyguard.model.errors import CallRefused, PolicyguardError, ToolTimeoutError

@@ -1,0 +1,1 @@
+"""Learns from results: constraints, the radius, progress; and shares constraints by the store."""

@@ -56,6 +56,9 @@ def check(context: LintContext) -> Iterator[Finding]:
             if old is not None and to_plain(old) == strong:
                 message = f"this weakens the inherited `{name}: {strong}` for the whole policy"
                 yield Finding(own.span, message, "remove it, or ignore this with a reason")
+            elif old is None and (file := _find_refusing_file(inherited)):
+                message = f"this weakens the entries of {file}: the default is `{name}: {strong}`"
+                yield Finding(own.span, message, "remove it, or ignore this with a reason")
         elif own is None and old is not None and to_plain(old) == weak:
             section = next((key for key in _REFUSING_SECTIONS if key in top), None)
             if section is not None:
@@ -77,6 +80,14 @@ def check(context: LintContext) -> Iterator[Finding]:
                 help_text = "keep the inherited value, or ignore this with a reason"
                 at = (*path, key) if key else path
                 yield Finding(find_span(top, at, key=True), message, help_text)
+
+
+def _find_refusing_file(inherited: MappingNode) -> str:
+    """Return a file, not a pack's, whose entries may refuse calls; empty if there is none."""
+    sections = [inherited.get(key) for key in _REFUSING_SECTIONS]
+    entries = [node for one in sections if isinstance(one, MappingNode) for _, node in one.entries]
+    files = (node.source.file for node in entries)
+    return next((file for file in files if not file.startswith(PACK_PREFIX)), "")
 
 
 def _overridden(

@@ -307,7 +307,7 @@ def test_the_clock_starts_where_the_test_says(tmp_path: Path) -> None:
     original = Guard.session
 
     def session(guard: Guard, *args: Any, **rest: Any) -> Session:
-        times.append(guard._timeline.read()[0])
+        times.append(guard._steady_clock.read()[0])
         return original(guard, *args, **rest)
 
     with pytest.MonkeyPatch.context() as patch:

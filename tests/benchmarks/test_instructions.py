@@ -7,14 +7,8 @@ import pytest
 from benchmarks.instructions import CHAINED, LINES, OURS, CannotCountError, count, max_ratios
 
 
-@pytest.mark.parametrize(
-    "floor",
-    [
-        "floor",
-        pytest.param(CHAINED, marks=pytest.mark.slow),
-        pytest.param(LINES, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("floor", ["floor", CHAINED, LINES])
 def test_ratio_to_the_floor_stays_below_its_limit(floor: str) -> None:
     try:
         counts = count((OURS[floor], floor))

@@ -14,7 +14,7 @@ MAX_FILE_BYTES = 1024 * 1024
 """The maximum size of a policy file."""
 
 _MAX_SHOWN_LINES = 8
-"""SourceText lines in a diagnostic."""
+"""Source lines in a diagnostic."""
 
 _MAX_REPORTED_CHARACTERS = 20
 """Forbidden characters reported per file; a binary file is full of them."""

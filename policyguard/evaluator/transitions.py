@@ -286,7 +286,7 @@ def _lift_progress_bans(session: SessionState, outcome: Outcome) -> None:
 
 
 def _add_ban(limit: LimitChecker, tracker: Any, attempt: Attempt, result: str) -> None:
-    """LimitBan what has reached its limit."""
+    """Ban what has reached its limit."""
     session = attempt.session
     violation = limit.evaluate(tracker, attempt, session.state_changes, 0)
     if violation is not None and violation.used is not None and violation.used >= limit.max:

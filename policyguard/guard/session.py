@@ -35,8 +35,8 @@ Progress = ProgressStatus
 class Session(SessionLifetime):
     """One agent's run: its calls are checked and recorded here. Opened by `Guard.session`.
 
-    `close` closes the session, as leaving a `with` block does: the run may be resumed here or
-    in another process. `end` says that the run is over. Inside a `with` block it is the session of
+    `close`, or leaving a `with` block, releases the session: the run may be resumed here or in
+    another process. `end` says that the run is over. Inside a `with` block it is the session of
     functions decorated with `@guard.tool`.
     """
 
@@ -354,7 +354,7 @@ class Session(SessionLifetime):
 
         If the policy limits the call's time, `fn` runs in a thread of its own, and a call that
         runs out of time is recorded as failed and raises `ToolTimeoutError`. The thread goes on:
-        it cannot be stopped. An `CallEnded` event reports its end.
+        it cannot be stopped. A `CallEnded` event reports its end.
 
         A call that ends with `KeyboardInterrupt`, `SystemExit` or the like is recorded as
         cancelled: it keeps what it was charged.

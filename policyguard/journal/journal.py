@@ -88,9 +88,8 @@ class Journal:
         try:
             file.append(line[:-1].decode(), masked, anchor or event_type in _ANCHORED_EVENTS)
         finally:
-            if (
-                event_type is SessionEnded
-            ):  # even if not anchored, so that another process can continue
+            # Even if not anchored, so that another process can continue.
+            if event_type is SessionEnded:
                 self._discard(file)
 
     def line_template(self, event: Event) -> LineTemplate | None:

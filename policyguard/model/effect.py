@@ -1,4 +1,4 @@
-"""TransitionHooks on a call, from weakest to strongest."""
+"""Effects on a call, from weakest to strongest."""
 
 from __future__ import annotations
 

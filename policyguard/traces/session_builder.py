@@ -87,7 +87,7 @@ class SessionBuilder:
     """A builder for the events of one session; to be called in recorded order.
 
     The session begins with its first message or call and ends with its last message, call or
-    result: a header, or what the host did before and after, is no part of it. `started.at` is the
+    result; a header, and what the host did before and after, do not count. `started.at` is the
     begin where messages have no times of their own.
     """
 

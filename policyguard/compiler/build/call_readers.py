@@ -34,7 +34,7 @@ def targets_reader(names: tuple[str, ...]) -> Callable[[dict[str, Any]], tuple[s
     """Return a reader of the call's targets: the texts and numbers in these arguments.
 
     An object's targets are those in its own fields of these names. If they hold none, they are its
-    values and the keys that are no plain field names, such as paths.
+    values and the keys that are not plain field names, such as paths.
     """
     find_values = _argument_finder(names)
 
@@ -98,7 +98,7 @@ def _read_texts(
 
 
 def _open_map(item: dict[str, Any]) -> list[Any]:
-    """Return an object's values, and the keys that are no plain field names.
+    """Return an object's values, and the keys that are not plain field names.
 
     `{"/etc/passwd": …}` maps a path, `{name: …}` is a record. The keys of an object without texts
     are its texts. A flag (true, false) is none.
@@ -126,13 +126,13 @@ def _has_text(value: Any) -> bool:
 def read_strings(args: dict[str, Any]) -> list[str]:
     """Return every string in the arguments, at any depth (bounded by the fingerprint).
 
-    Among them are the keys that are no plain field names, such as paths.
+    Among them are the keys that are not plain field names, such as paths.
     """
     return [leaf for leaf in _iter_leaves(args, _list_strings) if isinstance(leaf, str)]
 
 
 def _list_strings(item: dict[str, Any]) -> list[Any]:
-    """Return an object's values, after the keys that are no plain field names."""
+    """Return an object's values, after the keys that are not plain field names."""
     return [*(key for key in item if not key.isidentifier()), *item.values()]
 
 

@@ -32,7 +32,7 @@ from policyguard.model.effect import Effect
 
 _PART_FUNCTIONS = frozenset({"startsWith", "endsWith", "contains", "matches"})
 _FIELDS = ("call.tool", "call.server", "call.agent", "call.class", "call.command", "session.")
-"""Texts that are no addresses; commands have a rule of their own."""
+"""Texts other than addresses; commands have a rule of their own."""
 _URL = re.compile(r"^\^?(?:https?|ftp|wss?):|://")
 _MAIL = re.compile(r"^\^?@\w|\w@\w")
 _PATH = re.compile(r"^\^?(?:/(?![/*?(])|~/|\.\.?/)[\w.\\]")

@@ -44,7 +44,7 @@ _NON_CALL_ACTIONS = (
 """Actions that run nothing outside the agent."""
 
 _STATE_ACTIONS = ("system", "recall", "null", "change_agent_state")
-"""Actions with which OpenHands prepares the agent or notes its state: they are no messages."""
+"""Actions with which OpenHands prepares the agent or notes its state, without a message."""
 
 _MCP_ACTION = "call_tool_mcp"
 """The action that calls any tool of an MCP server: its arguments name the tool."""

@@ -2,7 +2,8 @@
 
 Models, dataclasses, arrays, tables and the value types of the standard library become what a rule
 can read and an approval can compare. They are recognised by their attributes: nothing is imported.
-Anything else (a client, a file, a function) is *opaque*: a text that equals no other.
+What an object holds beside its fields counts too. Anything else (a client, a file, a function) is
+*opaque*: a text that equals no other.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import base64
 import hashlib
 import os
 import secrets
-from collections import deque
+import sys
+from collections import defaultdict, deque
 from collections.abc import Mapping
-from datetime import date, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
@@ -25,6 +27,16 @@ import msgspec
 from policyguard.engines.fingerprint import OpaqueText
 
 _PLAIN = (str, int, float, bool, type(None))
+_STANDARD = (
+    *_PLAIN,
+    *(Mapping, list, deque, tuple, set, frozenset, bytes, bytearray, memoryview),
+    *(Decimal, date, time, timedelta, UUID, PurePath, range, complex),
+)
+"""Types that are read by their content; their subclasses may hold more."""
+_FIELD_NAMES = (
+    *("__pydantic_fields__", "model_fields", "__fields__"),  # pydantic, by version
+    *("__dataclass_fields__", "__struct_fields__", "__attrs_attrs__"),
+)
 _TEXT_MODULES = frozenset({"ipaddress", "fractions", "zoneinfo", "yarl"})
 """Modules whose values are compared by their text."""
 _DIGEST_KEY = secrets.token_bytes(32)
@@ -41,7 +53,8 @@ def read_arguments(named: Mapping[str, Any], *, depth: int, size: int) -> dict[s
     """Return arguments as JSON-like data, with an `OpaqueText` for whatever is none.
 
     `depth` and `size` (bytes) are the bounds of arguments: what exceeds them is returned as it is,
-    and refused by the check.
+    and refused by the check. Where a value holds more than its content, such as a number of a class
+    that has a currency, the rest becomes an argument of its own: `amount.__dict__`.
     """
     reader = _Reader(depth, size)
     arguments: dict[str, Any] = {}
@@ -49,24 +62,40 @@ def read_arguments(named: Mapping[str, Any], *, depth: int, size: int) -> dict[s
         if type(value) in _PLAIN:
             arguments[name] = value
             continue
-        try:
-            arguments[name] = reader.read(value, 1)
-        except _TooLargeError:
-            arguments[name] = value
+        arguments[name], states = reader.read_argument(value)
+        if states:
+            key = f"{name}.__dict__"
+            while key in named:
+                key += "_"
+            arguments[key] = states
     return arguments
 
 
 class _Reader:
-    """Reads the values of one call. `left` is how many more bytes may be read."""
+    """Reads the values of one call. `_left` is how many more bytes may be read."""
 
     def __init__(self, max_depth: int, max_size: int) -> None:
         self._max_depth = max_depth
         self._left = max_size
         self._path: set[int] = set()
+        self._read_count = 0
+        self._states: dict[str, Any] = {}
+
+    def read_argument(self, value: Any) -> tuple[Any, dict[str, Any]]:
+        """Return an argument as JSON-like data, and what its values hold beside their content.
+
+        The latter by the numbers of the values, in the order of reading.
+        """
+        self._read_count, self._states = 0, {}
+        try:
+            return self.read(value, 1), self._states
+        except _TooLargeError:
+            return value, {}
 
     def read(self, value: Any, depth: int) -> Any:
         """Return a value as JSON-like data. A cycle, or what raises when it is read, is opaque."""
         self._left -= 1
+        self._read_count += 1
         if type(value) in _PLAIN:
             return value
         if depth > self._max_depth or self._left < 0:
@@ -87,6 +116,16 @@ class _Reader:
         if isinstance(value, Enum):
             member = value.value
             return self.read(member if isinstance(member, _PLAIN) else value.name, depth)
+        if isinstance(value, _STANDARD):
+            number = self._read_count
+            state = _hidden_state(value)
+            if state:
+                self._states[str(number)] = self.read(state, depth)
+            return self._read_standard(value, depth)
+        return self._read_other(value, depth)
+
+    def _read_standard(self, value: Any, depth: int) -> Any:
+        """Read the content of a standard type or a subclass."""
         if isinstance(value, _PLAIN):
             return value  # a subclass: the check makes it plain
         if isinstance(value, Mapping):
@@ -105,8 +144,10 @@ class _Reader:
             return value.isoformat()
         if isinstance(value, timedelta):
             return _read_timedelta(value)
-        if isinstance(value, (UUID, PurePath, range, complex)):
-            return str(value)
+        return str(value)
+
+    def _read_other(self, value: Any, depth: int) -> Any:
+        """Read an array, a table, a value that is known by its module, or an object with fields."""
         kind = type(value)
         module = kind.__module__.partition(".")[0]
         if module == "numpy":
@@ -139,6 +180,8 @@ class _Reader:
     def _read_array(self, value: Any, depth: int) -> Any:
         """Read a scalar or an array of numpy; a large one as its digest."""
         dtype, shape = value.dtype, getattr(value, "shape", ())
+        if dtype.names is not None:
+            return {name: self.read(value[name], depth) for name in dtype.names}
         found: Any = None
         if shape and dtype.hasobject:
             found = value.tolist()
@@ -199,24 +242,49 @@ def _fields(value: Any) -> dict[str, Any] | None:
     Read from the object, not by its own serializer, which may leave fields out.
     """
     kind = type(value)
-    names = getattr(kind, "__pydantic_fields__", None)
-    if names is None and hasattr(kind, "__pydantic_validator__"):
-        names = kind.model_fields
-    if names is not None and hasattr(value, "__pydantic_fields_set__"):
-        extra = getattr(value, "__pydantic_extra__", None) or {}
-        private = getattr(value, "__pydantic_private__", None) or {}
-        return {**_values(value, names), **private, **extra}
-    if hasattr(kind, "__fields__") and hasattr(value, "__fields_set__"):  # pydantic 1
-        private = _values(value, getattr(kind, "__private_attributes__", ()))
-        return {**vars(value), **private}
-    for attribute in ("__dataclass_fields__", "__struct_fields__"):
+    for attribute in _FIELD_NAMES:
         names = getattr(kind, attribute, None)
         if names is not None:
-            return _values(value, names)
-    attributes = getattr(kind, "__attrs_attrs__", None)
-    if attributes is not None:
-        return _values(value, [attribute.name for attribute in attributes])
-    return None
+            break
+    else:
+        return None
+    if attribute == "__attrs_attrs__":
+        names = [field.name for field in names]
+    more: dict[str, Any] = {}
+    for attribute in ("__pydantic_private__", "__pydantic_extra__"):
+        more.update(getattr(value, attribute, None) or {})
+    return {**_values(value, names), **more, **_attributes(value)}
+
+
+def _hidden_state(value: Any) -> dict[str, Any]:
+    """Return what a value of a standard type or a subclass holds beside its content."""
+    state: dict[str, Any] = {}
+    kind = type(value)
+    if isinstance(value, (datetime, time)) and value.fold:
+        state["fold"] = value.fold
+    if isinstance(value, defaultdict) and value.default_factory is not None:
+        factory = value.default_factory
+        state["default_factory"] = factory.__qualname__ if isinstance(factory, type) else factory
+    return state if _is_standard(kind) else {**state, **_attributes(value)}
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """Return the attributes that an object has by itself, also those in slots."""
+    found = dict(getattr(value, "__dict__", ()))
+    for kind in type(value).__mro__:
+        slots = () if _is_standard(kind) else kind.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name.startswith("__"):
+                if name.endswith("__"):
+                    continue
+                name = f"_{kind.__name__.lstrip('_')}{name}"
+            if hasattr(value, name):
+                found[name] = getattr(value, name)
+    return found
+
+
+def _is_standard(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] in sys.stdlib_module_names
 
 
 def _values(value: Any, names: Any) -> dict[str, Any]:

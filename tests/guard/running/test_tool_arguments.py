@@ -11,9 +11,11 @@ import logging
 import pathlib
 import types
 import uuid
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import attrs
 import msgspec
 import pytest
 
@@ -85,7 +87,6 @@ class Client:
 
 
 def attrs_order(amount: Any) -> Any:
-    attrs = pytest.importorskip("attrs")
     return attrs.make_class("Order", {"amount": attrs.field()})(amount)
 
 
@@ -153,7 +154,70 @@ DIFFERENT: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("first", "second"), DIFFERENT)
+class Money(float):
+    currency: str
+
+
+class Flags(dict[str, int]):
+    limit: int
+
+
+class Header(Mapping[str, int]):
+    __slots__ = ("__hidden",)
+
+    def __init__(self, hidden: int) -> None:
+        self.__hidden = hidden
+
+    def __getitem__(self, key: str) -> int:
+        return 0
+
+    def __iter__(self) -> Iterator[str]:
+        return iter("a")
+
+    def __len__(self) -> int:
+        return 1
+
+
+@attrs.define(slots=False)
+class Loose:
+    amount: int
+
+
+@dataclasses.dataclass
+class WithoutFields:
+    pass
+
+
+def with_attributes(value: Any, **attributes: Any) -> Any:
+    for name, attribute in attributes.items():
+        object.__setattr__(value, name, attribute)
+    return value
+
+
+def structured(*names: str) -> Any:
+    numpy = pytest.importorskip("numpy")
+    return numpy.array([(1, 2)], dtype=[(name, "i4") for name in names])
+
+
+HIDDEN: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
+    (lambda: with_attributes(Order(1), hidden=1), lambda: with_attributes(Order(1), hidden=2)),
+    (lambda: with_attributes(WithoutFields(), a=1), lambda: with_attributes(WithoutFields(), a=2)),
+    (lambda: with_attributes(Loose(1), hidden=1), lambda: with_attributes(Loose(1), hidden=2)),
+    (lambda: with_attributes(model(1), hidden=1), lambda: with_attributes(model(1), hidden=2)),
+    (lambda: with_attributes(Money(1), unit="EUR"), lambda: with_attributes(Money(1), unit="USD")),
+    (lambda: with_attributes(Flags(a=1), limit=1), lambda: with_attributes(Flags(a=1), limit=2)),
+    (
+        lambda: {"a": [with_attributes(Money(1), unit=1), Money(1)]},
+        lambda: {"a": [Money(1), with_attributes(Money(1), unit=1)]},
+    ),
+    (lambda: Header(1), lambda: Header(2)),
+    (lambda: defaultdict(int, a=1), lambda: defaultdict(list, a=1)),
+    (lambda: datetime.time(2, 30), lambda: datetime.time(2, 30, fold=1)),
+    (lambda: structured("a", "b"), lambda: structured("b", "a")),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), DIFFERENT + HIDDEN)
 def test_objects_are_compared_as_what_they_are(
     session: Session, first: Callable[[], Any], second: Callable[[], Any]
 ) -> None:
@@ -198,6 +262,21 @@ def test_rules_read_the_fields(session: Session, make: Callable[[Any], Any]) -> 
             buy(make(101))
 
 
+def test_rules_read_values_that_hold_more(session: Session) -> None:
+    seen: list[Any] = []
+
+    @session.guard.tool
+    def buy(order: Any, note: Any = "") -> None: ...
+
+    with session:
+        session.guard.on(lambda event: seen.append(getattr(event, "args", None)))
+        with pytest.raises(CallRefused, match="too much"):
+            buy(Order(with_attributes(Money(101), unit="EUR")))
+        buy(Order(1), note=with_attributes(Flags(a=1), limit=Color.RED))
+    assert seen[-2]["note"] == {"a": 1}
+    assert seen[-2]["note.__dict__"] == {"1": {"limit": "red"}}
+
+
 class Proxy:
     @property
     def __class__(self) -> Any:
@@ -214,6 +293,8 @@ class Proxy:
         lambda: iter([1]),
         lambda: Order(Client()),
         lambda: [Client()],
+        lambda: defaultdict(lambda: 1),
+        lambda: with_attributes(Money(1), client=Client()),
         lambda: {"a": {"b": Client()}},
         lambda: model(Client()),
         lambda: {Client(): 1},

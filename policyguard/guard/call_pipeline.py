@@ -158,7 +158,7 @@ class CallPipeline:
                         self._advice.add(attempt.batch or decision.id, decision.message)
             except (JournalError, StoreError) as error:
                 return self._handle_write_error(decision, attempt, error, ancestor_events)
-        return decision
+        return guard_state.repairs.report(decision) if guard_state.repairs.pending else decision
 
     @property
     def _allow_on_error(self) -> bool:

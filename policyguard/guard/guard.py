@@ -92,7 +92,8 @@ class Guard:
         if store is not None:
             from policyguard.guard.journal_setup import open_journal  # only a store needs it
 
-            self._journal = open_journal(compiled, store, now, key)
+            now = min(now, self._steady_clock.read()[0])
+            self._journal = open_journal(compiled, store, now, key, self._state.repairs)
         quotas = store.quotas if store is not None else None
         self._shared_budgets = self._state.shared_budgets = open_shared_budgets(
             quotas, self._evaluator, self._state.evaluator_state.ledger

@@ -8,10 +8,13 @@ from pathlib import Path
 
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.messages import redact_patterns
-from policyguard.journal.chain import read_key
-from policyguard.journal.folder import prune
+from policyguard.guard.host_log import warn
+from policyguard.guard.repairs import RepairReports
+from policyguard.journal.chain import Hasher, read_key
+from policyguard.journal.findings import format_time
 from policyguard.journal.journal import Journal
 from policyguard.journal.redaction import Redaction
+from policyguard.journal.retention import Retention, note_load, prune
 from policyguard.store.paths import journal_folder
 from policyguard.store.protocol import Store
 
@@ -25,12 +28,13 @@ def read_journal_key(file: object) -> bytes:
 
 
 def open_journal(
-    compiled: CompiledPolicy, store: Store, now: int, key: bytes | None
+    compiled: CompiledPolicy, store: Store, now: int, key: bytes | None, repairs: RepairReports
 ) -> Journal | None:
     """Open the journal of a policy; None if the policy or the store keeps none.
 
     `ValueError` if there is none and a `key` is given. Journals older than `journal.keep_for`
-    at `now` (ns) are removed, and those beyond `bounds.journals`.
+    at `now` (ns) are removed, and those beyond `bounds.journals`. `repairs` gets what opening a
+    journal repairs.
     """
     store_path = getattr(store, "path", None)
     policy = compiled.policy
@@ -44,8 +48,14 @@ def open_journal(
         return None
     folder = journal_folder(store_path)
     if settings.keep_for is not None:
-        before, max_journals = now - settings.keep_for, policy.bounds.journals
-        prune(folder, store.anchors, before=before, max_journals=max_journals)
+        retention = Retention(
+            keep_for=settings.keep_for,
+            max_journals=policy.bounds.journals,
+            max_gap=settings.max_gap,
+            policy=policy.name,
+            digest=compiled.evaluator.digest,
+        )
+        _prune(folder, store, retention, now, Hasher(key))
     return Journal(
         folder,
         store.anchors,
@@ -60,7 +70,25 @@ def open_journal(
         max_field_bytes=policy.bounds.argument_bytes,
         max_open_files=min(policy.bounds.sessions, _max_open_files()),
         key=key,
+        on_finding=repairs.note,
     )
+
+
+def _prune(folder: Path, store: Store, retention: Retention, now: int, hasher: Hasher) -> None:
+    """Delete journals that are due; log which were kept nevertheless."""
+    trusted_since = note_load(store.anchors, now, retention).trusted_since
+    before: int | None = now - retention.keep_for
+    if trusted_since is not None:
+        before = None
+        warn(
+            f"{folder}: no journal is deleted by its age until "
+            f"{format_time(trusted_since + retention.keep_for)}, since the clock made an "
+            f"implausible step to {format_time(trusted_since)} (`journal.max_gap`); if the time is "
+            "right and they should go now: policyguard journal prune"
+        )
+    result = prune(folder, store.anchors, retention, now=now, before=before, hasher=hasher)
+    for error in result.kept:
+        warn(f"a journal that is due was not deleted: {error}")
 
 
 def _max_open_files() -> int:

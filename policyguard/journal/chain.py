@@ -158,6 +158,26 @@ def decode_session(line: bytes) -> str | None:
         return None
 
 
+_MAX_TIME = 2**63 - 1
+"""The latest time that a store can hold."""
+
+
+class _TimeField(msgspec.Struct, frozen=True):
+    at: int | None = None
+
+
+_time_decoder = msgspec.json.Decoder(_TimeField)
+
+
+def decode_time(line: bytes | str) -> int | None:
+    """Return the time of a line's event; None if it has none."""
+    try:
+        at = _time_decoder.decode(line).at
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    return at if at is not None and abs(at) <= _MAX_TIME else None
+
+
 def advance(hasher: Hasher, session: str, at: ChainPosition, line: bytes) -> ChainPosition:
     """Follow one more line (without line feed). Raises `BrokenChainError`."""
     link = parse_link(line)

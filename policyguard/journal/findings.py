@@ -60,7 +60,7 @@ _KINDS: dict[str, tuple[Severity, str]] = {
     "journal/adopted": (
         "warning",
         "nothing, if a process was killed then; else compare these lines with what the session "
-        "did: without a `journal_key` whoever can write the file can add lines",
+        "did: without a `journal_key` an attacker who can write the file can add lines",
     ),
     "journal/repaired": (
         "info",

@@ -1,8 +1,8 @@
 """Delete expired journals: only what verifies, by hashed times, and never without a note.
 
-A file's own times prove nothing, because whoever may write the file sets them. The age of a journal
-is that of its last event: as anchored, to choose candidates, and as hashed, once the whole file has
-been verified. What does not verify is kept and reported.
+A file's own times prove nothing: an attacker who can write the file can set them. The age of a
+journal is that of its last event: as anchored, to choose candidates, and as hashed, once the whole
+file has been verified. What does not verify is kept and reported.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ class _Verifier:
         for note in notes:
             if isinstance(note, Repaired):
                 self._repaired.setdefault((note.session, note.chain), {})[note] = None
-        # Whoever can write the store can claim that a journal was pruned: an exported anchor
+        # An attacker who can write the store can make up notes: an exported anchor
         # is explained by an exported note only.
         present = {(anchor.session, anchor.chain) for anchor in stored}
         self._explained = {

@@ -225,6 +225,31 @@ def test_a_store_locked_for_too_long(tmp_path: Path) -> None:
     fill(store, 1)
 
 
+def busy_timeout(store: SqliteStore) -> int:
+    """Return the milliseconds for which SQLite waits for others now."""
+    return store._database.query_int("PRAGMA busy_timeout")
+
+
+def test_a_store_known_to_be_locked_is_not_waited_for_again(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS, timeout=0.5)
+    fill(store, 1)
+    assert busy_timeout(store) == 500
+    holder = sqlite3.connect(store.path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match=r"has been locked by another process for 0\.5 s"):
+        fill(store, 1)
+    assert busy_timeout(store) == 2
+    assert store.evidence.get("p", "0") is not None  # readers prove nothing
+    for action in (lambda: fill(store, 1), lambda: store.evidence.delete("p", "0")):
+        with pytest.raises(StoreError, match=r"is still locked by another process; .*or wait"):
+            action()
+    store.close()
+    assert busy_timeout(store) == 2  # a new connection does not wait either
+    holder.close()
+    fill(store, 1)
+    assert busy_timeout(store) == 500
+
+
 def test_a_new_file_that_another_process_is_creating(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     holder = sqlite3.connect(path, isolation_level=None, check_same_thread=False)

@@ -12,6 +12,7 @@ Surprises of SQLite (each has a test in `tests/store/`):
 - `executescript` commits an open transaction. Migrations run statement by statement.
 - Text with a lone surrogate raises an error that is not SQLite's.
 - A signal handler that raises (Ctrl-C) does so after a statement, even after *begin*.
+- Readers do not wait for a writer, so a successful read does not show that a lock is gone.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ _PRIMARY_CODE = 0xFF
 """Masks the primary code of an extended error code."""
 _RETRY_SECONDS = 0.01
 """The interval between attempts where SQLite itself does not wait."""
+_BRIEF_WAIT = 1 / 250
+"""The part of the timeout to wait while the database is known to be locked: 20 ms of 5 s."""
 _MAX_WAL_BYTES = 4 * 1024 * 1024
 """The size of the write-ahead log after a checkpoint."""
 
@@ -60,9 +63,10 @@ class Database:
     """A database file, opened on first use, and again after a fork.
 
     `application_id` marks the file as ours; `migrations` lead from an empty file to the current
-    schema. `timeout` is how long to wait for other processes, in seconds. With `sync` a transaction
-    survives power loss, otherwise only the death of the process. A `read_only` database must exist,
-    and is not migrated.
+    schema. `timeout` is how long to wait for other processes, in seconds. After one such wait in
+    vain, each use waits only briefly, until a write transaction begins: callers hold locks of their
+    own meanwhile. With `sync` a transaction survives power loss, otherwise only the death of the
+    process. A `read_only` database must exist, and is not migrated.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class Database:
         self._application_id = application_id
         self._migrations = migrations
         self._timeout = timeout
+        self._is_locked = False
         self._sync = sync
         self._read_only = read_only
         self._connection: sqlite3.Connection | None = None
@@ -99,7 +104,10 @@ class Database:
                     escaped = [escape_surrogates(v) if isinstance(v, str) else v for v in values]
                     return connection.execute(statement, escaped).fetchall()
             except _FAILURES as error:
-                raise self._translate(error) from None
+                failure = self._translate(error)
+                if _is_busy(error) and not self._is_locked:
+                    self._set_locked(True)
+                raise failure from None
 
     def query_int(self, statement: str, values: Sequence[SqlValue] = ()) -> int:
         """Return the integer that a statement selects. Raises `StoreError`."""
@@ -120,6 +128,8 @@ class Database:
             try:
                 self._in_transaction = True
                 self.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+                if write and self._is_locked:
+                    self._set_locked(False)
                 yield
                 self._commit()
             except BaseException:
@@ -133,6 +143,17 @@ class Database:
         with self._lock:
             self._disconnect()
             self._file_stat = None
+
+    @property
+    def _wait(self) -> float:
+        """How long to wait for other processes now, in seconds."""
+        return self._timeout * _BRIEF_WAIT if self._is_locked else self._timeout
+
+    def _set_locked(self, is_locked: bool) -> None:
+        """Note whether another process locks the database."""
+        self._is_locked = is_locked
+        if self._connection is not None:
+            self._connection.execute(f"PRAGMA busy_timeout = {round(self._wait * 1000)}")
 
     def _disconnect(self) -> None:
         """Close the connection; the next use reopens the file."""
@@ -204,7 +225,7 @@ class Database:
         return sqlite3.connect(
             f"{self.path.absolute().as_uri()}?mode={mode}",
             uri=True,
-            timeout=self._timeout,
+            timeout=self._wait,
             isolation_level=None,
             check_same_thread=False,
         )
@@ -239,13 +260,12 @@ class Database:
             raise
 
     def _enable_wal(self, connection: sqlite3.Connection) -> None:
-        until = time.monotonic() + self._timeout
+        until = time.monotonic() + self._wait
         while True:
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
             except sqlite3.OperationalError as error:
-                busy = error.sqlite_errorcode & _PRIMARY_CODE == sqlite3.SQLITE_BUSY
-                if not busy or time.monotonic() > until:
+                if not _is_busy(error) or time.monotonic() > until:
                     raise
                 time.sleep(_RETRY_SECONDS)
             else:
@@ -279,12 +299,11 @@ class Database:
         code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
         if isinstance(error, UnicodeDecodeError):  # in SQLite's message about a damaged schema
             code = sqlite3.SQLITE_CORRUPT
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return StoreError(
-                self.path,
-                f"has been locked by another process for {self._timeout:g} s",
-                "end that program, or wait",
-            )
+        if _is_busy(error):
+            reason = f"has been locked by another process for {self._timeout:g} s"
+            if self._is_locked:
+                reason = "is still locked by another process"
+            return StoreError(self.path, reason, "end that program, or wait")
         if code == sqlite3.SQLITE_CANTOPEN and not self.path.exists():
             return StoreError(
                 self.path, "no store at this path", "pass the path of one as `--store`"
@@ -316,6 +335,12 @@ class Database:
             self._forked_inside = True
             # Never closed: that would drop this process's locks on the same file.
             _inherited_connections.append(self._connection)
+
+
+def _is_busy(error: Exception) -> bool:
+    """Whether another process locks the database."""
+    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 _inherited_connections: list[sqlite3.Connection | None] = []

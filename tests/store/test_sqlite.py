@@ -179,6 +179,33 @@ def test_memory_is_not_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("as_type", [str, Path])
+@pytest.mark.parametrize("scheme", ["postgresql", "postgresql+psycopg", "redis", "sqlite", "FILE"])
+def test_an_address_is_not_a_path(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scheme: str,
+    as_type: Callable[[str], str | Path],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("POLICYGUARD_CACHE", str(tmp_path / "cache"))
+    address = as_type(f"{scheme}://bot:s3cret@db.example/guard")
+    with pytest.raises(StoreError) as error:
+        Guard.load("core", store=address)
+    assert str(error.value) == (
+        f"{scheme}:…: is an address, not a file path; "
+        "name a file, or pass a store that you have opened"
+    )
+    assert "s3cret" not in repr(error.value) + str(vars(error.value))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a:b", "c:/x", "here/x:/y"])
+def test_a_path_with_a_colon_is_a_path(tmp_path: Path, name: str) -> None:
+    assert paths.resolve_store_path(tmp_path / name) == tmp_path / name
+    assert paths.resolve_store_path(name) == Path(name)
+
+
 def test_a_folder_in_place_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "store.db").mkdir()
     with pytest.raises(StoreError, match="is a folder; name a file"):

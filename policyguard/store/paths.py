@@ -109,6 +109,11 @@ def ensure_private_file(file: Path) -> None:
         ) from None
 
 
+def is_writable(file: Path) -> bool:
+    """Return whether this process may write a file, which need not exist."""
+    return os.access(file, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
 def require_regular_file(file: Path) -> None:
     """Raise `StoreError` for a folder, pipe or device. A missing file is left to its opener."""
     try:

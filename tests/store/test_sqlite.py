@@ -293,8 +293,8 @@ class Watched(Database):
 
     before: Callable[[str], None]
 
-    def _new_connection(self) -> sqlite3.Connection:
-        connection = super()._new_connection()
+    def _new_connection(self, path: Path) -> sqlite3.Connection:
+        connection = super()._new_connection(path)
         connection.set_trace_callback(self.before)
         return connection
 

@@ -29,7 +29,7 @@ from typing import Any
 from policyguard.model.text import escape_surrogates
 from policyguard.store import fork_safety
 from policyguard.store.errors import DECODE_ERRORS, RESTORE_HINT, StoreError, damaged_error
-from policyguard.store.paths import ensure_private_file, require_regular_file
+from policyguard.store.paths import ensure_private_file, is_writable, require_regular_file
 
 SqlValue = str | int | bytes | None
 Migration = tuple[str, ...]
@@ -47,6 +47,7 @@ _MAX_WAL_BYTES = 4 * 1024 * 1024
 _FAILURES = (sqlite3.Error, UnicodeError, OverflowError)
 _NO_ACCESS = ("cannot be opened", "check that you can read and write it and its folder")
 _DAMAGED = ("is damaged, or not a database", RESTORE_HINT)
+_READ_ONLY = ("is read-only", "make it and its folder writable, or use another")
 _REASONS: dict[int, tuple[str, str]] = {
     sqlite3.SQLITE_FULL: ("the disk is full", "make room"),
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
@@ -54,7 +55,7 @@ _REASONS: dict[int, tuple[str, str]] = {
     sqlite3.SQLITE_CANTOPEN: _NO_ACCESS,
     sqlite3.SQLITE_PERM: _NO_ACCESS,
     sqlite3.SQLITE_AUTH: _NO_ACCESS,
-    sqlite3.SQLITE_READONLY: ("is read-only", "make it and its folder writable, or use another"),
+    sqlite3.SQLITE_READONLY: _READ_ONLY,
     sqlite3.SQLITE_IOERR: ("the disk fails", "check that disk for room, quotas and errors"),
 }
 
@@ -66,7 +67,8 @@ class Database:
     schema. `timeout` is how long to wait for other processes, in seconds. After one such wait in
     vain, each use waits only briefly, until a write transaction begins: callers hold locks of their
     own meanwhile. With `sync` a transaction survives power loss, otherwise only the death of the
-    process. A `read_only` database must exist, and is not migrated.
+    process. A `read_only` database must exist, and is not migrated; where SQLite cannot read it
+    without writing beside it, a copy is read, which is as old as the first use.
     """
 
     def __init__(
@@ -194,15 +196,45 @@ class Database:
             require_regular_file(self.path)
         else:
             ensure_private_file(self.path)
-        connection = self._new_connection()
+            self._check_writable()
         try:
-            self._prepare(connection)
+            connection = self._open_prepared(self.path)
+        except sqlite3.OperationalError as error:
+            if not (self._read_only and _needs_files(error) and self._exists()):
+                raise
+            from policyguard.store.sqlite.snapshot import copied_database  # few need it
+
+            with copied_database(self.path, self._timeout) as copy:
+                connection = self._open_prepared(copy)
+        try:
             self._file_stat = self.path.stat()
         except BaseException:
             connection.close()
             raise
         self._connection = connection
         return connection
+
+    def _open_prepared(self, path: Path) -> sqlite3.Connection:
+        connection = self._new_connection(path)
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _check_writable(self) -> None:
+        """Check SQLite's files before it makes one of them as read-only as the others."""
+        for suffix in ("", "-wal", "-shm"):
+            file = self.path.with_name(self.path.name + suffix)
+            if not is_writable(file) and file.exists():
+                raise StoreError(file, *_READ_ONLY)
+
+    def _exists(self) -> bool:
+        try:
+            return self.path.exists()
+        except OSError:  # its folder is not ours to search
+            return True
 
     def _check_file(self) -> None:
         """Check that the file is the one that was opened: SQLite would continue without it."""
@@ -220,10 +252,10 @@ class Database:
             "put it back with the files beside it, or restart the program",
         )
 
-    def _new_connection(self) -> sqlite3.Connection:
+    def _new_connection(self, path: Path) -> sqlite3.Connection:
         mode = "ro" if self._read_only else "rw"
         return sqlite3.connect(
-            f"{self.path.absolute().as_uri()}?mode={mode}",
+            f"{path.absolute().as_uri()}?mode={mode}",
             uri=True,
             timeout=self._wait,
             isolation_level=None,
@@ -304,7 +336,7 @@ class Database:
             if self._is_locked:
                 reason = "is still locked by another process"
             return StoreError(self.path, reason, "end that program, or wait")
-        if code == sqlite3.SQLITE_CANTOPEN and not self.path.exists():
+        if code == sqlite3.SQLITE_CANTOPEN and not self._exists():
             return StoreError(
                 self.path, "no store at this path", "pass the path of one as `--store`"
             )
@@ -335,6 +367,12 @@ class Database:
             self._forked_inside = True
             # Never closed: that would drop this process's locks on the same file.
             _inherited_connections.append(self._connection)
+
+
+def _needs_files(error: sqlite3.OperationalError) -> bool:
+    """Whether SQLite lacks files beside the database that it cannot make."""
+    code = error.sqlite_errorcode & _PRIMARY_CODE
+    return code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
 
 def _is_busy(error: Exception) -> bool:

@@ -99,10 +99,10 @@ class CallPipeline:
                         attempt, invalid_reason, observe=mode.observe
                     )
                 else:
+                    bound_plan = guard._evaluator.prepare(attempt)  # a plan lets it be admitted
                     constraint_sync = guard._constraint_sync
                     if constraint_sync is not None and monotonic() >= constraint_sync.next_poll:
                         constraint_sync.poll()
-                    bound_plan = guard._evaluator.prepare(attempt)
                     learned = (
                         guard_state.check_learned(attempt)
                         if guard_state.constraint_set.constraints or guard_state.has_radius

@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from policyguard.journal.errors import JournalError
+from policyguard.store.paths import hide_address
 
 CHAIN_FIELDS = ("seq", "chain", "key_id", "prev", "masked", "hash")
 """The fields that a journal appends, in order."""
@@ -203,7 +204,9 @@ def read_key(file: str | Path) -> bytes:
     except (OSError, RuntimeError) as error:  # RuntimeError: unknown user in `~name`
         reason = getattr(error, "strerror", None) or error
         raise JournalError(
-            Path(file), f"cannot be read: {reason}", "name the file with the key of the journals"
+            hide_address(file),
+            f"cannot be read: {reason}",
+            "name the file with the key of the journals",
         ) from None
     if not _MIN_KEY_BYTES <= len(key) <= _MAX_KEY_BYTES:
         size = (

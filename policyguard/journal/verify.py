@@ -35,7 +35,7 @@ from policyguard.journal.findings import (
 from policyguard.journal.folder import SUFFIX, file_name, is_journal_name
 from policyguard.journal.tampering import find_tampering
 from policyguard.report.escape import for_json
-from policyguard.store.paths import JOURNAL_FOLDER
+from policyguard.store.paths import JOURNAL_FOLDER, hide_address
 from policyguard.store.protocol import Anchor, AnchorStore, JournalNote, Pruned, Repaired
 
 _anchor_decoder = msgspec.json.Decoder(Anchor)
@@ -111,7 +111,7 @@ def _list_files(paths: Iterable[Path]) -> Iterator[Path]:
             files = [path]
         else:
             remedy = "pass a journal, a folder of journals, or the store"
-            raise JournalError(path, "does not exist", remedy)
+            raise JournalError(hide_address(path), "does not exist", remedy)
         for file in files:
             if file not in seen:
                 seen.add(file)
@@ -345,7 +345,9 @@ def read_anchors(path: Path) -> list[Anchor | JournalNote]:
         lines = path.read_bytes().splitlines()
     except OSError as error:
         raise JournalError(
-            path, f"cannot be read: {error.strerror}", "name a file of exported anchors"
+            hide_address(path),
+            f"cannot be read: {error.strerror}",
+            "name a file of exported anchors",
         ) from None
     anchors: list[Anchor | JournalNote] = []
     for number, line in enumerate(lines, start=1):

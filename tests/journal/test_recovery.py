@@ -9,6 +9,7 @@ import pytest
 from policyguard.journal.errors import AlteredError, JournalError
 from policyguard.journal.verify import verify
 from policyguard.model.event import SessionStarted, TurnStarted
+from policyguard.store.errors import StoreError
 from tests.journal.setup import JournalSetup, run
 
 
@@ -181,3 +182,25 @@ def test_a_chain_continues_with_its_own_key_only(tmp_path: Path) -> None:
         setup.restart()
         with pytest.raises(JournalError, match="begun with another key, or without one; use"):
             setup.write(TurnStarted("s"))
+
+
+def test_without_a_note_nothing_is_repaired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = JournalSetup(tmp_path)
+    setup.write(*run(close=False))
+    with setup.journal.path_of("s").open("ab") as file:
+        file.write(b'{"event"')
+    before = setup.lines()
+    setup.restart()
+
+    def fail(_: object) -> None:
+        raise StoreError(tmp_path, "is locked", "wait")
+
+    monkeypatch.setattr(setup.anchors, "add_note", fail)
+    with pytest.raises(JournalError, match="repaired, which cannot be noted: is locked; wait"):
+        setup.write(TurnStarted("s"))
+    assert setup.lines() == before
+    monkeypatch.undo()
+    setup.write(TurnStarted("s"))
+    assert [finding.code for finding in setup.findings] == ["journal/adopted", "journal/repaired"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -12,9 +14,11 @@ import msgspec
 from policyguard.cli.console import usage_error
 from policyguard.cli.options import OUTPUT, path_option
 from policyguard.cli.output import STDOUT, check_output, open_output
-from policyguard.journal.chain import read_key
+from policyguard.compiler.load.scalars import parse_duration
+from policyguard.journal.chain import Hasher, read_key
 from policyguard.journal.errors import JournalError
 from policyguard.journal.findings import UNPROVEN
+from policyguard.journal.retention import Retention, prune
 from policyguard.journal.show import format_line, format_session, read_lines
 from policyguard.journal.verify import VerifyResult, anchor_lines, read_anchors, verify
 from policyguard.report.escape import for_terminal, json_document
@@ -64,18 +68,68 @@ def _read_lines(path: Path, *, follow: bool) -> Iterator[bytes]:
     *OUTPUT, default=STDOUT, metavar="FILE", help_="The file to write.  [default: standard output]"
 )
 def anchors(store: Path | None, output: Path) -> None:
-    """Write the anchors, one per line. Keep them where neither agents nor their users can write.
+    """Write the anchors, and notes of pruned and repaired journals, one per line.
 
+    Keep them where neither agents nor their users can write.
     `policyguard journal verify --anchor FILE` checks journals against them.
     """
     check_output(output, ())
     try:
         opened = SqliteStore(store or default_store_path(), caps=None, read_only=True)
         with open_output(output) as file:
-            for line in anchor_lines(opened.anchors.all()):
+            for line in anchor_lines(chain(opened.anchors.all(), opened.anchors.notes())):
                 file.write(f"{line}\n".encode())
     except StoreError as error:
         usage_error(error)
+
+
+@journal.command("prune")
+@path_option("--store", help_="The store's file.  [default: the user's own]")
+@click.option(
+    "--older-than",
+    required=True,
+    metavar="TIME",
+    help="Delete journals whose last event is older, such as `30d`.",
+)
+@path_option("--key", help_="The file with the key of the journals.")
+def prune_command(store: Path | None, older_than: str, key: Path | None) -> None:
+    """Delete old journals now, whatever `journal.keep_for` says and the clock did before.
+
+    Journals that do not verify, or that are being written, are kept. The store notes what was
+    deleted, for `policyguard journal verify`. Exit codes: 0; 1 (a journal that is due was kept); 2
+    (misuse).
+    """
+    keep_for = parse_duration(older_than)
+    if keep_for is None:
+        usage_error(f"--older-than: `{older_than}` is not a time; write `60s`, `5m`, `2h` or `30d`")
+    retention = Retention(
+        keep_for=keep_for,
+        max_journals=sys.maxsize,
+        max_gap=0,
+        policy="policyguard journal prune",
+        digest="",
+    )
+    now = time.time_ns()
+    try:
+        path = resolve_store_path(store or default_store_path())
+        if not path.exists():
+            usage_error(f"{path}: no store at this path; pass the path of one as `--store`")
+        result = prune(
+            journal_folder(path),
+            SqliteStore(path, caps=None).anchors,
+            retention,
+            now=now,
+            before=now - keep_for,
+            hasher=Hasher(read_key(key) if key is not None else None),
+        )
+    except (JournalError, StoreError) as error:
+        usage_error(error)
+    for file in result.deleted:
+        click.echo(for_terminal(str(file)))
+    for kept in result.kept:
+        click.echo(f"kept: {for_terminal(str(kept))}", err=True)
+    click.echo(f"{len(result.deleted)} deleted, {len(result.kept)} kept", err=True)
+    click.get_current_context().exit(1 if result.kept else 0)
 
 
 @journal.command("verify")
@@ -141,6 +195,8 @@ def _summary(result: VerifyResult, *, has_anchors: bool) -> str:
         conclusion = (
             "something was altered" if is_proven else "unknown whether something was altered"
         )
+    if any(one.code == "journal/adopted" for one in result.findings):
+        conclusion += "; lines were adopted that had no anchor"
     if not has_anchors:
         conclusion += "; a cut tail or a missing file is only found with a store or --anchor"
     return f"{files}, {lines}: {conclusion}"

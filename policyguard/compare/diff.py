@@ -32,6 +32,7 @@ _DURATION_FIELDS = frozenset(
         "timeout",
         "time",
         "keep_for",
+        "max_gap",
         "half_life",
         "lives",
         "unreported",

@@ -99,10 +99,10 @@ class CallPipeline:
                         attempt, invalid_reason, observe=mode.observe
                     )
                 else:
+                    bound_plan = guard._evaluator.prepare(attempt)  # a plan lets it be admitted
                     constraint_sync = guard._constraint_sync
                     if constraint_sync is not None and monotonic() >= constraint_sync.next_poll:
                         constraint_sync.poll()
-                    bound_plan = guard._evaluator.prepare(attempt)
                     learned = (
                         guard_state.check_learned(attempt)
                         if guard_state.constraint_set.constraints or guard_state.has_radius
@@ -158,7 +158,7 @@ class CallPipeline:
                         self._advice.add(attempt.batch or decision.id, decision.message)
             except (JournalError, StoreError) as error:
                 return self._handle_write_error(decision, attempt, error, ancestor_events)
-        return decision
+        return guard_state.repairs.report(decision) if guard_state.repairs.pending else decision
 
     @property
     def _allow_on_error(self) -> bool:
@@ -210,11 +210,13 @@ class CallPipeline:
             return next(found, None) if host_call else None
 
     def hold(self, call: str) -> Attempt | None:
-        """Note that the guard runs a call: it is not taken for unreported meanwhile."""
-        with self._guard._lock:
-            attempt = self._state.in_flight.get(call)
-            if attempt is not None:
-                attempt.is_held = True
+        """Note that the guard runs a call: it is not taken for unreported meanwhile.
+
+        This is done on event loops, so without the guard's lock: its holder may wait for a disk.
+        """
+        attempt = self._state.in_flight.get(call)
+        if attempt is not None:
+            attempt.is_held = True
         return attempt
 
     def require_known(self, id_: str) -> None:

@@ -33,6 +33,7 @@ from policyguard.model.errors import ClosedError
 from policyguard.model.event import CallEnded, Event, Released, SessionEnded, SessionStarted
 from policyguard.store import fork_safety
 from policyguard.store.errors import StoreError
+from policyguard.store.paths import resolve_store_path
 from policyguard.store.protocol import Store
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Guard:
         observe: bool = False,
         store: Store | None = None,
         approver: Approver | None = None,
+        journal: str | Path | None = None,
         journal_key: str | Path | None = None,
     ) -> None:
         """Do as `load` does with a compiled policy. The caller closes `store`."""
@@ -65,15 +67,11 @@ class Guard:
         now = validate.clock_time(clock)
         if approver is not None:
             check_approver(approver)
-        if store is not None and not callable(getattr(store, "lock_session", None)):
-            raise TypeError(f"`store` is the path of a SQLite file or a store, not {store!r:.40}")
-        key: bytes | None = None
-        if journal_key is not None:
-            if store is None:
-                raise ValueError("`journal_key` is for journals, which need a `store`: pass one")
-            from policyguard.guard.journal_setup import read_journal_key
+        validate.store(store)
+        if store is not None or journal is not None or journal_key is not None:
+            from policyguard.guard.journal_setup import locate_journal, open_journal
 
-            key = read_journal_key(journal_key)  # before the store creates any file
+            location = locate_journal(store, journal, journal_key)  # before the store makes files
         self._fingerprinter = compiled.fingerprinter
         if store is not None:
             self._fingerprinter.rekey(store.fingerprint_key)
@@ -90,9 +88,8 @@ class Guard:
             self._state.learner.use_shared_store()
         self._journal: Journal | None = None
         if store is not None:
-            from policyguard.guard.journal_setup import open_journal  # only a store needs it
-
-            self._journal = open_journal(compiled, store, now, key)
+            now = min(now, self._steady_clock.read()[0])
+            self._journal = open_journal(compiled, store, location, now, self._state.repairs)
         quotas = store.quotas if store is not None else None
         self._shared_budgets = self._state.shared_budgets = open_shared_budgets(
             quotas, self._evaluator, self._state.evaluator_state.ledger
@@ -125,13 +122,15 @@ class Guard:
         clock: Callable[[], int] = time.time_ns,
         listener: Listener | None = None,
         approver: Approver | None = None,
+        journal: str | Path | None = None,
         journal_key: str | Path | None = None,
         cache: bool | None = None,
     ) -> Guard:
         """Check and compile a policy: a pack's name (`core`), a file, or several (the last wins).
 
         `store`: where state lasts, a SQLite file (with journals in a folder beside it) or a store;
-        with None nothing is written. `clock` returns nanoseconds since 1970 (UTC). `listener`: see
+        with None nothing is written. `journal`: the folder of the journals of a store that is no
+        file, which has none without. `clock` returns nanoseconds since 1970 (UTC). `listener`: see
         `on`. `approver` is called with the session and the decision when `check` decides *ask*: it
         may call `session.approve` at once, or arrange that someone does later. Its return value is
         ignored; its error is logged and put into the decision's `errors`, and the call stays
@@ -142,8 +141,10 @@ class Guard:
 
         Raises `PolicyError` with all diagnostics of a wrong policy, `StoreError` or `JournalError`
         if the store, the journals or the key cannot be used, `TypeError` for a wrong value, and
-        `ValueError` for a key without journals.
+        `ValueError` for a key without journals or a folder for a store that has one.
         """
+        if isinstance(store, (str, Path)):
+            resolve_store_path(store)  # before the cache is written
         compiled = compile_policy(policy, cache=store is not None if cache is None else cache)
         opened = open_store(store, compiled.policy) if isinstance(store, (str, Path)) else store
         guard = cls(
@@ -152,6 +153,7 @@ class Guard:
             listener=listener,
             store=opened,
             approver=approver,
+            journal=journal,
             journal_key=journal_key,
         )
         if opened is not None and opened is not store:

@@ -17,6 +17,7 @@ from policyguard.guard.host_log import warn
 from policyguard.guard.learning.learner import Learner
 from policyguard.guard.learning.progress_tracker import ProgressTracker
 from policyguard.guard.learning.radius_limiter import RadiusLimiter
+from policyguard.guard.repairs import RepairReports
 from policyguard.guard.shared_budgets import SharedBudgets
 from policyguard.learned.constraint_set import ConstraintSet, constraint_id
 from policyguard.model.constraint import Observation
@@ -49,6 +50,7 @@ class GuardState(TransitionHooks):
             build_redactor(compiled.policy),
         )
         self.shared_budgets: SharedBudgets | None = None
+        self.repairs = RepairReports()
         self._is_rebuilding = False
 
     def fold(self, event: Event) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from policyguard.evaluator.session_state import SessionState
 from policyguard.guard.host_log import log_failure
 from policyguard.journal.errors import JournalError
 from policyguard.model.errors import SessionLimitError
+from policyguard.store import fork_safety
 from policyguard.store.errors import StoreError
 from policyguard.store.protocol import SessionLock, Store
 
@@ -24,7 +26,7 @@ class OpenSessions:
     Using a session uses its ancestors too, so the least recently used one has no sub-agents. With
     a `store` each open session holds its lock. Without a journal, closed sessions stay here until
     they are reopened or evicted. `states` are the evaluator's. `deferred` are sessions that an
-    event loop will open when it first uses them.
+    event loop will open when it first uses them; `deferred_lock` makes one of each.
     """
 
     def __init__(
@@ -38,6 +40,8 @@ class OpenSessions:
         self._last_numbers: OrderedDict[str, int] = OrderedDict()
         self._number_floor = 0
         self.deferred: WeakValueDictionary[str, Session] = WeakValueDictionary()
+        self.deferred_lock = threading.RLock()
+        fork_safety.guard_locks.add(self.deferred_lock)
 
     def __bool__(self) -> bool:
         return bool(self._sessions)

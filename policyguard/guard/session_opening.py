@@ -58,21 +58,33 @@ def find_session(
 ) -> Session:
     """Open a session, return the open one, or with a store, inside an event loop, a deferred one.
 
-    A deferred one is always the same for one id.
+    A deferred one is always the same for one id. The event loop does not wait for the guard's
+    lock, whose holder may wait for the store.
     """
-    is_open = guard.closed or guard._open_sessions.get(started.session) is not None
-    if is_open or not guard._may_block or running_loop() is None:
+    if guard.closed or not guard._may_block or running_loop() is None:
         return _open_session(guard, started, parent, tags)
-    with guard._lock:
-        deferred = guard._open_sessions.deferred
-        found = deferred.get(started.session)
+    sessions = guard._open_sessions
+    opened = sessions.get(started.session)
+    if opened is not None:
+        if opened.closed:
+            return _open_session(guard, started, parent, tags)
+        _check_opened(opened, started, parent)
+        if guard._lock.acquire(blocking=False):  # else its next check does this
+            try:
+                guard._mark_used(started.session)
+            finally:
+                guard._lock.release()
+        return opened
+    with sessions.deferred_lock:
+        found = sessions.deferred.get(started.session)
         if type(found) is DeferredSession:
             first: SessionStarted = found._opening.args[1]
             owner = {name: getattr(first, name) for name in _OWNER_FIELDS}
             _check_owner(started, owner, "", "")
             return found
         opening = partial(_open_session, guard, started, parent, tags)
-        session = deferred[started.session] = DeferredSession(guard, started.session, opening)
+        session = DeferredSession(guard, started.session, opening)
+        sessions.deferred[started.session] = session
         return session
 
 
@@ -83,17 +95,21 @@ def _open_session(
     with guard._lock:
         opened = guard._open_sessions.get(started.session)
         if opened is not None:
-            state = opened._state
-            name = parent.id if isinstance(parent, Session) else parent
-            wanted = validate.identifier("parent", name)
-            found = "" if state.parent is None else state.parent.id
-            _check_owner(started, state.scope_keys, found, wanted)
+            _check_opened(opened, started, parent)
             return guard._resume_session(opened) or opened
         parent_id = "" if guard.closed else _resolve_parent(guard, started.session, parent)
         checked = guard._evaluator.check_tags(tags)
         at, wall = _find_steady_clock(guard, parent_id).read()
         event = replace(started, at=at, wall=wall, parent=parent_id, tags=checked)
         return start_session(guard, event)
+
+
+def _check_opened(opened: Session, started: SessionStarted, parent: Session | str | None) -> None:
+    """Raise `ValueError` if an open session has another owner or parent."""
+    state = opened._state
+    name = parent.id if isinstance(parent, Session) else parent
+    found = "" if state.parent is None else state.parent.id
+    _check_owner(started, state.scope_keys, found, validate.identifier("parent", name))
 
 
 def start_session(guard: Guard, event: SessionStarted, *, isolated: bool = False) -> Session:

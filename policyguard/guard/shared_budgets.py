@@ -89,10 +89,14 @@ class SharedBudgets:
     ) -> Evaluation:
         """Evaluate an attempt with the usage of all processes; with `admit`, charge it."""
         self._charged_attempt = None
-        while self._unwritten_usage:
-            key_, usage = next(iter(self._unwritten_usage.items()))
-            self._write_usage(*key_, *usage)
-            del self._unwritten_usage[key_]
+        try:
+            while self._unwritten_usage:
+                key_, usage = next(iter(self._unwritten_usage.items()))
+                self._write_usage(*key_, *usage)
+                del self._unwritten_usage[key_]
+        except StoreError:
+            evaluate_attempt()  # what the call takes is kept too, if it is allowed all the same
+            raise
         evaluation = evaluate_attempt()
         charges = self._charges(attempt)
         now = time.monotonic()
@@ -122,9 +126,8 @@ class SharedBudgets:
             evaluation = evaluate_attempt()
             if not evaluation.allowed:
                 return evaluation
-            self._charge_anyway(
-                charges, attempt.at
-            )  # allowed beyond the limit: approved, or advised
+            # Allowed beyond the limit: approved, or advised.
+            self._charge_anyway(charges, attempt.at)
         self._charged_attempt = attempt
         return evaluation
 

@@ -170,6 +170,13 @@ def integer(name: str, value: object) -> int:
     return math.floor(found) if found < 0 else math.ceil(found)
 
 
+def store(value: object) -> None:
+    """Raise `TypeError` for what is no store. Its value is not shown: it may hold a password."""
+    if value is not None and not callable(getattr(value, "lock_session", None)):
+        kind = type(value).__name__
+        raise TypeError(f"`store` is the path of a SQLite file or a store, not of type `{kind}`")
+
+
 def clock_time(clock: Callable[[], int]) -> int:
     """Return a clock's time in nanoseconds. `TypeError` for `time.time`, which gives seconds."""
     now = clock()

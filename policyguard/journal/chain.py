@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from policyguard.journal.errors import JournalError
+from policyguard.store.paths import hide_address
 
 CHAIN_FIELDS = ("seq", "chain", "key_id", "prev", "masked", "hash")
 """The fields that a journal appends, in order."""
@@ -158,6 +159,26 @@ def decode_session(line: bytes) -> str | None:
         return None
 
 
+_MAX_TIME = 2**63 - 1
+"""The latest time that a store can hold."""
+
+
+class _TimeField(msgspec.Struct, frozen=True):
+    at: int | None = None
+
+
+_time_decoder = msgspec.json.Decoder(_TimeField)
+
+
+def decode_time(line: bytes | str) -> int | None:
+    """Return the time of a line's event; None if it has none."""
+    try:
+        at = _time_decoder.decode(line).at
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    return at if at is not None and abs(at) <= _MAX_TIME else None
+
+
 def advance(hasher: Hasher, session: str, at: ChainPosition, line: bytes) -> ChainPosition:
     """Follow one more line (without line feed). Raises `BrokenChainError`."""
     link = parse_link(line)
@@ -183,7 +204,9 @@ def read_key(file: str | Path) -> bytes:
     except (OSError, RuntimeError) as error:  # RuntimeError: unknown user in `~name`
         reason = getattr(error, "strerror", None) or error
         raise JournalError(
-            Path(file), f"cannot be read: {reason}", "name the file with the key of the journals"
+            hide_address(file),
+            f"cannot be read: {reason}",
+            "name the file with the key of the journals",
         ) from None
     if not _MIN_KEY_BYTES <= len(key) <= _MAX_KEY_BYTES:
         size = (

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from policyguard.model.diagnostic import Severity
+from policyguard.store.protocol import Pruned, Repaired
 
 
 class VerifyFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +57,19 @@ _KINDS: dict[str, tuple[Severity, str]] = {
         "raise `bounds.journals`, or let journals expire (`journal.keep_for`); an earlier export "
         "(--anchor) still covers them",
     ),
+    "journal/adopted": (
+        "warning",
+        "nothing, if a process was killed then; else compare these lines with what the session "
+        "did: without a `journal_key` an attacker who can write the file can add lines",
+    ),
+    "journal/repaired": (
+        "info",
+        "nothing, if a process was killed then",
+    ),
+    "journal/pruned": (
+        "info",
+        "nothing, if that is your policy; an anchor exported before still counts these lines",
+    ),
     "journal/empty": ("info", "nothing: a process died before its first line"),
 }
 
@@ -74,6 +90,9 @@ _MEANINGS = {
     "journal/unanchored": "The last lines are newer than the last anchor.",
     "journal/no-anchor": "No anchor of this journal is known.",
     "journal/dropped-anchors": "The store has forgotten anchors: it held more than it may keep.",
+    "journal/adopted": "Lines beyond the last anchor were taken over when the session was opened.",
+    "journal/repaired": "The end of the file was repaired when the session was opened.",
+    "journal/pruned": "A journal was deleted because it was due, and a note of it kept.",
     "journal/empty": "The file has no line.",
 }
 
@@ -99,3 +118,33 @@ def make_finding(code: str, file: Path, message: str, line: int | None = None) -
     return VerifyFinding(
         code=code, severity=severity, message=message, file=str(file), line=line, help=remedy
     )
+
+
+def describe_repair(file: Path, note: Repaired) -> Iterator[VerifyFinding]:
+    """Return what was repaired in a file."""
+    when = format_time(note.at)
+    if note.adopted:
+        lines = "1 line" if note.adopted == 1 else f"{note.adopted} lines"
+        message = f"adopted {lines} beyond the anchor on {when}"
+        code = "journal/repaired" if note.is_keyed else "journal/adopted"
+        yield make_finding(code, file, message, note.first)
+    if note.cut:
+        message = f"cut {note.cut} bytes of an unfinished line on {when}"
+        yield make_finding("journal/repaired", file, message, note.first + note.adopted)
+
+
+def describe_pruning(file: Path, note: Pruned) -> VerifyFinding:
+    """Return when and why a file was deleted."""
+    message = (
+        f"session {note.session!r:.80} with {note.count} lines was deleted on "
+        f"{format_time(note.at)} by `{note.policy:.80}` ({note.digest[:12] or 'no policy'})"
+    )
+    return make_finding("journal/pruned", file, message)
+
+
+def format_time(nanoseconds: int) -> str:
+    """Return a time in UTC, to the second."""
+    try:
+        return f"{datetime.fromtimestamp(nanoseconds // 10**9, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError, OSError):
+        return f"{nanoseconds} ns"

@@ -32,7 +32,7 @@ class Journal:
 
     `redactions` are applied to events. A written event survives the death of the process, with
     `sync` also power loss. With a `key`, no one else can forge a chain. `monotonic` returns
-    nanoseconds. `on_finding` receives what opening a file finds (a torn line, unanchored lines).
+    nanoseconds. `on_finding` receives a session and what opening its file repaired.
     `current_file` is public for callers that write template lines themselves.
 
     After a fork the child may write only sessions that the parent had not opened.
@@ -49,7 +49,7 @@ class Journal:
         max_open_files: int,
         key: bytes | None = None,
         monotonic: Callable[[], int] = time.monotonic_ns,
-        on_finding: Callable[[VerifyFinding], None] | None = None,
+        on_finding: Callable[[str, VerifyFinding], None] | None = None,
     ) -> None:
         """Create the folder (0700) if needed. Raises `JournalError`."""
         self.folder = Path(folder)
@@ -191,7 +191,7 @@ class Journal:
         self._files.clear()
 
 
-def _ignore_finding(finding: VerifyFinding) -> None:
+def _ignore_finding(session: str, finding: VerifyFinding) -> None:
     """Ignore a finding: it is not an error."""
 
 

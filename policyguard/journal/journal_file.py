@@ -8,16 +8,19 @@ import os
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from policyguard.journal.chain import Chain, Hasher
+from policyguard.journal.chain import Chain, Hasher, decode_time
 from policyguard.journal.errors import JournalError
-from policyguard.journal.recovery import FindingCallback, recover, require_regular
+from policyguard.journal.findings import VerifyFinding, describe_repair
+from policyguard.journal.recovery import recover, require_regular
 from policyguard.model.text import escape_surrogates
+from policyguard.store.errors import StoreError
 from policyguard.store.paths import FILE_MODE
-from policyguard.store.protocol import Anchor, AnchorStore
+from policyguard.store.protocol import Anchor, AnchorStore, Repaired
 
 _LOCK_ATTEMPTS, _LOCK_RETRY_SECONDS = 20, 0.005
 """Retries for a lock, which `retention` holds for a moment."""
@@ -33,7 +36,8 @@ class JournalFile:
 
     While open it excludes all other writers, even of this process (`flock`). After an error it
     calls `on_failure` and must be reopened: the file may be longer than it knows. `session_json` is
-    the session's id as JSON. It anchors an event every second (of `monotonic`, in ns).
+    the session's id as JSON. It anchors an event every second (of `monotonic`, in ns). `on_finding`
+    receives the session and what was repaired.
     """
 
     def __init__(
@@ -44,7 +48,7 @@ class JournalFile:
         anchors: AnchorStore,
         hasher: Hasher,
         sync: bool,
-        on_finding: FindingCallback,
+        on_finding: Callable[[str, VerifyFinding], None],
         monotonic: Callable[[], int],
         on_failure: Callable[[JournalFile], None],
     ) -> None:
@@ -60,7 +64,9 @@ class JournalFile:
         self._on_failure = on_failure
         try:
             anchor = anchors.get(named)
-            position = recover(self._descriptor, path, named, anchor, hasher, on_finding)
+            position, repaired = recover(
+                self._descriptor, path, named, anchor, hasher, self._add_note
+            )
             if created and sync:
                 _sync_folder(path.parent)
         except BaseException as error:
@@ -73,9 +79,16 @@ class JournalFile:
         self._chain = Chain(hasher, id_, position.count, last)
         self._size = position.size
         self._anchored_count = anchor.count if anchor is not None else 0
+        self._anchored_at = anchor.at if anchor is not None else None
+        self._last_event = ""
         # Closes the file of a guard that was garbage collected.
         self._finalizer = weakref.finalize(self, os.close, self._descriptor)
         self._finalizer.atexit = False
+        if repaired is not None:
+            for finding in describe_repair(path, repaired):
+                on_finding(session, finding)
+            with suppress(StoreError):  # noted once: what is anchored is not adopted again
+                self.anchor()
 
     def append(self, event: str, masked: bool, anchor: bool) -> None:
         """Append an event, given as JSON without its closing brace.
@@ -91,6 +104,7 @@ class JournalFile:
             if self._sync:
                 os.fsync(self._descriptor)
             self._size += size
+            self._last_event = event
         except OSError as error:
             self._truncate()
             self._on_failure(self)
@@ -107,15 +121,28 @@ class JournalFile:
         chain = self._chain
         try:
             if chain.count > self._anchored_count:
-                anchor = Anchor(self._session_text, chain.id, chain.count, chain.hash, self._size)
+                at = decode_time(f"{self._last_event}}}") if self._last_event else None
+                if at is None:  # the time of the line before
+                    at = self._anchored_at
+                anchor = Anchor(
+                    self._session_text, chain.id, chain.count, chain.hash, self._size, at
+                )
                 self._anchors.put(anchor)
-                self._anchored_count = chain.count
+                self._anchored_count, self._anchored_at = chain.count, at
         finally:  # after a timeout, do not wait for the store again at once
             self._anchor_due = self._monotonic() + _ANCHOR_INTERVAL
 
     def close(self) -> None:
         """Close and unlock the file, without anchoring it."""
         self._finalizer()
+
+    def _add_note(self, note: Repaired) -> None:
+        """Note a repair. Without a note it is not made, so this is no `StoreError`."""
+        try:
+            self._anchors.add_note(note)
+        except StoreError as error:
+            reason = f"its end is to be repaired, which cannot be noted: {error.reason}"
+            raise JournalError(self.path, reason, error.remedy) from None
 
     def _check_file(self) -> None:
         """Check that the file still has its path: writes to a removed file are lost."""

@@ -2,14 +2,17 @@
 
 From the anchor on, every line must follow the previous one; such lines are adopted (a process died
 before it anchored them). A torn last line is cut, or completed if only its line feed is missing.
-Anything else has another cause: the file stays unchanged and accepts no events. Lines before the
-anchor are left to `verify`, so that opening costs the same however long the journal is.
+Without a key someone else may have written such lines, so what is adopted or cut is always noted in
+the store, before it is anchored. Anything else has another cause: the file stays unchanged and
+accepts no events. Lines before the anchor are left to `verify`, so that opening costs the same
+however long the journal is.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,10 +25,7 @@ from policyguard.journal.chain import (
     parse_link,
 )
 from policyguard.journal.errors import AlteredError, JournalError
-from policyguard.journal.findings import VerifyFinding, make_finding
-from policyguard.store.protocol import Anchor
-
-FindingCallback = Callable[[VerifyFinding], None]
+from policyguard.store.protocol import Anchor, Repaired
 
 
 def recover(
@@ -34,9 +34,13 @@ def recover(
     session: str,
     anchor: Anchor | None,
     hasher: Hasher,
-    on_finding: FindingCallback,
-) -> ChainPosition:
-    """Return the position of the next line. Raises `AlteredError`; `OSError` if the disk fails."""
+    add_note: Callable[[Repaired], None],
+) -> tuple[ChainPosition, Repaired | None]:
+    """Return the position of the next line, and what was repaired.
+
+    `add_note` is called before. Raises `AlteredError`, what `add_note` raises, and `OSError` if the
+    disk fails.
+    """
     position = start = _anchored_position(descriptor, path, anchor)
     tail = b""
     with os.fdopen(os.dup(descriptor), "rb") as file:
@@ -51,20 +55,30 @@ def recover(
                 position = advance(hasher, session, position, line[:-1])
             except BrokenChainError as error:
                 raise AlteredError(path, f"line {position.count + 1} {error}") from None
+    cut = 0
     if tail:  # a dying process left it unfinished
         try:
             position = advance(hasher, session, position, tail)
         except BrokenChainError:
-            os.ftruncate(descriptor, position.size)
-            message, number = f"cut {len(tail)} bytes of an unfinished line", position.count + 1
-        else:
-            os.write(descriptor, b"\n")
-            message, number = "added a missing line feed", position.count
-        on_finding(make_finding("journal/torn-line", path, message, number))
-    if position.count > start.count:
-        message = f"adopted {position.count - start.count} lines beyond the anchor"
-        on_finding(make_finding("journal/unanchored", path, message))
-    return position
+            cut = len(tail)
+    adopted = position.count - start.count
+    if not adopted and not cut:
+        return position, None
+    repaired = Repaired(
+        session,
+        position.chain,
+        start.count + 1,
+        adopted,
+        cut,
+        time.time_ns(),
+        is_keyed=bool(hasher.key_id),
+    )
+    add_note(repaired)
+    if cut:
+        os.ftruncate(descriptor, position.size)
+    elif tail:
+        os.write(descriptor, b"\n")
+    return position, repaired
 
 
 def _anchored_position(descriptor: int, path: Path, anchor: Anchor | None) -> ChainPosition:

@@ -25,14 +25,21 @@ from policyguard.journal.chain import (
     parse_link,
 )
 from policyguard.journal.errors import JournalError
-from policyguard.journal.findings import VerifyFinding, make_finding
+from policyguard.journal.findings import (
+    VerifyFinding,
+    describe_pruning,
+    describe_repair,
+    format_time,
+    make_finding,
+)
 from policyguard.journal.folder import SUFFIX, file_name, is_journal_name
 from policyguard.journal.tampering import find_tampering
 from policyguard.report.escape import for_json
-from policyguard.store.paths import JOURNAL_FOLDER
-from policyguard.store.protocol import Anchor, AnchorStore
+from policyguard.store.paths import JOURNAL_FOLDER, hide_address
+from policyguard.store.protocol import Anchor, AnchorStore, JournalNote, Pruned, Repaired
 
 _anchor_decoder = msgspec.json.Decoder(Anchor)
+_note_decoder = msgspec.json.Decoder(JournalNote)
 
 _MAX_FINDINGS = 100
 """The number of findings listed per file."""
@@ -58,14 +65,15 @@ def verify(
     paths: Sequence[Path],
     *,
     anchors: AnchorStore | None = None,
-    exported: Iterable[Anchor] = (),
+    exported: Iterable[Anchor | JournalNote] = (),
     key: bytes | None = None,
 ) -> VerifyResult:
     """Verify journals: files, and all files in folders.
 
-    `anchors` is the store's; `exported` are earlier anchors, which must all hold; `key` is the key
-    of the hashes. For a folder, missing files are found too. Raises `StoreError`, and
-    `JournalError` for a missing path or a folder whose journals are in a subfolder.
+    `anchors` is the store's; `exported` are earlier anchors, which must all hold, and notes that
+    explain some of them; `key` is the key of the hashes. For a folder, missing files are found too.
+    Raises `StoreError`, and `JournalError` for a missing path or a folder whose journals are in a
+    subfolder.
     """
     verifier = _Verifier(anchors, tuple(exported), Hasher(key))
     # The journal folder of a store counts as a folder even if it was removed as a whole.
@@ -79,6 +87,7 @@ def verify(
     findings = [finding for file in files for finding in verifier.check(file)]
     if folders:
         findings += verifier.find_missing(folders[0], {file.name for file in files})
+        findings += verifier.find_pruned(folders[0])
     unanchored = [Path(finding.file) for finding in findings if finding.code in _WITHOUT_ANCHOR]
     if anchors is not None and (folders or unanchored):
         findings += _find_evicted((*folders, *unanchored)[0], anchors)
@@ -102,7 +111,7 @@ def _list_files(paths: Iterable[Path]) -> Iterator[Path]:
             files = [path]
         else:
             remedy = "pass a journal, a folder of journals, or the store"
-            raise JournalError(path, "does not exist", remedy)
+            raise JournalError(hide_address(path), "does not exist", remedy)
         for file in files:
             if file not in seen:
                 seen.add(file)
@@ -123,27 +132,63 @@ class _Verifier:
     """One run: the anchors of each file by its name, and the number of lines read."""
 
     def __init__(
-        self, anchors: AnchorStore | None, exported: tuple[Anchor, ...], hasher: Hasher
+        self,
+        anchors: AnchorStore | None,
+        exported: tuple[Anchor | JournalNote, ...],
+        hasher: Hasher,
     ) -> None:
         self._anchors = anchors
         self._hasher = hasher
-        self._exported_files = {file_name(anchor.session) for anchor in exported}
+        exported_anchors = [one for one in exported if isinstance(one, Anchor)]
+        exported_notes = [one for one in exported if not isinstance(one, Anchor)]
+        self._exported_files = {file_name(anchor.session) for anchor in exported_anchors}
         self.anchors_by_file: dict[str, list[Anchor]] = {}
         self.line_count = 0
-        for anchor in (*(anchors.all() if anchors is not None else ()), *exported):
+        stored = tuple(anchors.all()) if anchors is not None else ()
+        notes = (*(anchors.notes() if anchors is not None else ()), *exported_notes)
+        self._pruned = {(n.session, n.chain): n for n in notes if isinstance(n, Pruned)}
+        self._repaired: dict[tuple[str, str], dict[Repaired, None]] = {}
+        for note in notes:
+            if isinstance(note, Repaired):
+                self._repaired.setdefault((note.session, note.chain), {})[note] = None
+        # An attacker who can write the store can make up notes: an exported anchor
+        # is explained by an exported note only.
+        present = {(anchor.session, anchor.chain) for anchor in stored}
+        self._explained = {
+            (note.session, note.chain): note.count
+            for note in exported_notes
+            if isinstance(note, Pruned) and (note.session, note.chain) not in present
+        }
+        for anchor in (*stored, *exported_anchors):
             self.anchors_by_file.setdefault(file_name(anchor.session), []).append(anchor)
 
     def find_missing(self, folder: Path, names: set[str]) -> Iterator[VerifyFinding]:
         """Report anchored sessions without a file."""
         for name, anchors in self.anchors_by_file.items():
-            if name in names:
+            unexplained = [anchor for anchor in anchors if not self._is_explained(anchor)]
+            if name in names or not unexplained:
                 continue
-            last = max(anchors, key=lambda anchor: anchor.count)
+            last = max(unexplained, key=lambda anchor: anchor.count)
             exported = name in self._exported_files
             if not exported and self._anchors is not None and not self._anchors.get(last.session):
                 continue  # pruned since the anchors were read
             message = f"session {last.session!r:.80} has {last.count} anchored lines, but no file"
+            note = self._pruned.get((last.session, last.chain))
+            if note is not None:
+                message += f"; the store says that it was pruned on {format_time(note.at)}"
             yield make_finding("journal/missing-file", folder / name, message)
+
+    def find_pruned(self, folder: Path) -> Iterator[VerifyFinding]:
+        """Report the journals that were deleted last."""
+        notes = list(self._pruned.values())
+        for note in notes[-_MAX_FINDINGS:]:
+            yield describe_pruning(folder / file_name(note.session), note)
+        if len(notes) > _MAX_FINDINGS:
+            message = f"{len(notes) - _MAX_FINDINGS} more were deleted before"
+            yield make_finding("journal/pruned", folder, message)
+
+    def _is_explained(self, anchor: Anchor) -> bool:
+        return anchor.count <= self._explained.get((anchor.session, anchor.chain), 0)
 
     def check(self, file: Path) -> list[VerifyFinding]:
         """Return the findings about one file."""
@@ -199,7 +244,14 @@ class _Verifier:
                 if position.count in counts:
                     hash_at[position.count] = position.hash
         self.line_count += position.count
-        yield from _compare_anchors(file, position, anchors, hash_at, tail)
+        unexplained = [
+            anchor
+            for anchor in anchors
+            if anchor.chain == position.chain or not self._is_explained(anchor)
+        ]
+        yield from _compare_anchors(file, position, unexplained, hash_at, tail)
+        for note in self._repaired.get((session, position.chain), ()):
+            yield from describe_repair(file, note)
         if tail and all(anchor.count <= position.count for anchor in anchors):
             message = f"{len(tail)} bytes of an unfinished line"
             yield make_finding("journal/torn-line", file, message, position.count + 1)
@@ -279,13 +331,13 @@ def _key_finding(file: Path, key_id: str) -> VerifyFinding:
     return make_finding("journal/key", file, message, 1)
 
 
-def anchor_lines(anchors: Iterable[Anchor]) -> Iterable[str]:
-    """Return each anchor as a line of JSON, without line feed."""
+def anchor_lines(anchors: Iterable[Anchor | JournalNote]) -> Iterable[str]:
+    """Return each anchor or note as a line of JSON, without line feed."""
     return (for_json(msgspec.json.encode(anchor).decode()) for anchor in anchors)
 
 
-def read_anchors(path: Path) -> list[Anchor]:
-    """Read the anchors of a file, at least one; a session may have several.
+def read_anchors(path: Path) -> list[Anchor | JournalNote]:
+    """Read the anchors of a file, at least one, and notes; a session may have several.
 
     Raises `JournalError`.
     """
@@ -293,19 +345,22 @@ def read_anchors(path: Path) -> list[Anchor]:
         lines = path.read_bytes().splitlines()
     except OSError as error:
         raise JournalError(
-            path, f"cannot be read: {error.strerror}", "name a file of exported anchors"
+            hide_address(path),
+            f"cannot be read: {error.strerror}",
+            "name a file of exported anchors",
         ) from None
-    anchors = []
+    anchors: list[Anchor | JournalNote] = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            anchors.append(_anchor_decoder.decode(line))
+            is_note = line.startswith(b'{"note":')
+            anchors.append((_note_decoder if is_note else _anchor_decoder).decode(line))
         except (msgspec.DecodeError, UnicodeError):
             raise JournalError(
                 path, f"line {number} is not an anchor", "export again: policyguard journal anchors"
             ) from None
-    if not anchors:
+    if not any(isinstance(one, (Anchor, Pruned)) for one in anchors):
         raise JournalError(
             path, "contains no anchor", "export again: policyguard journal anchors -o FILE"
         )

@@ -268,12 +268,16 @@ class Exemption(Entry, frozen=True, kw_only=True):
 
 
 class Journal(PolicyStruct, frozen=True, kw_only=True):
-    """What a journal keeps of a call, and how durably."""
+    """What a journal keeps of a call, how durably, and how long (ns).
+
+    If nothing was loaded or written for `max_gap` (ns), the clock does not tell what is old.
+    """
 
     args: RedactionMode
     results: RedactionMode
     redact: tuple[str, ...] = ()
     keep_for: int | None = None
+    max_gap: int
     durability: Literal["process", "fsync", "memory"]
 
 

@@ -7,6 +7,7 @@ project, so that an agent working on a project does not come across it.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -16,6 +17,9 @@ FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 JOURNAL_FOLDER = "journal"
 """The name of the folder of journals, beside the store's file."""
+
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+"""The scheme of an address, also of one that `Path` has made shorter by a slash."""
 
 WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
@@ -41,15 +45,31 @@ def journal_folder(store: Path) -> Path:
 
 def resolve_store_path(path: str | Path) -> Path:
     """Expand `~` in the path of a store. Raises `StoreError` for a path that cannot be a file's."""
-    store = Path(path)
     if str(path) == ":memory:":
-        raise StoreError(store, "is not a file path", "omit `store` to keep state in memory")
-    if not store.name or "\0" in str(path):
-        raise StoreError(store, "is not a file path", "name a file")
+        raise StoreError(Path(path), "is not a file path", "omit `store` to keep state in memory")
+    return resolve_path(path, "name a file, or pass a store that you have opened")
+
+
+def resolve_path(path: str | Path, remedy: str) -> Path:
+    """Expand `~` in a path. Raises `StoreError` with a remedy for what is no path.
+
+    An address such as `postgresql://…` is none.
+    """
+    named = hide_address(path)
+    if named != Path(path):
+        raise StoreError(named, "is an address, not a file path", remedy)
+    if not named.name or "\0" in str(path):
+        raise StoreError(named, "is not a file path", remedy)
     try:
-        return store.expanduser()
+        return named.expanduser()
     except RuntimeError:
-        raise StoreError(store, "unknown user in `~name`", "use an absolute path") from None
+        raise StoreError(named, "unknown user in `~name`", "use an absolute path") from None
+
+
+def hide_address(path: str | Path) -> Path:
+    """Return a path for errors: of an address only the scheme, since it may hold a password."""
+    address = _ADDRESS.match(str(path))
+    return Path(path) if address is None else Path(f"{address[1]}:…")
 
 
 def ensure_private_folder(folder: Path) -> None:
@@ -87,6 +107,11 @@ def ensure_private_file(file: Path) -> None:
         raise StoreError(
             file, f"cannot be created: {error.strerror}", "use a path that you can write to"
         ) from None
+
+
+def is_writable(file: Path) -> bool:
+    """Return whether this process may write a file, which need not exist."""
+    return os.access(file, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def require_regular_file(file: Path) -> None:

@@ -32,11 +32,11 @@ class Caps(msgspec.Struct, frozen=True, kw_only=True):
     anchors: int
 
 
-class Anchor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Anchor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The known extent of a session's journal, stored apart from it to detect truncation.
 
     `chain` is the journal's random id, `count` its number of lines, `hash` the last line's hash,
-    `size` its bytes.
+    `size` its bytes, `at` the time of its last event that has one.
     """
 
     session: str
@@ -44,6 +44,56 @@ class Anchor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     count: int
     hash: str
     size: int
+    at: int | None = None
+
+
+class Pruned(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="note", tag="pruned"
+):
+    """A note that a journal was deleted at `at`, as `policy` (and its `digest`) says.
+
+    The rest is what its anchor was, or its end if that was further.
+    """
+
+    session: str
+    chain: str
+    count: int
+    hash: str
+    size: int
+    at: int
+    policy: str
+    digest: str
+
+
+class Repaired(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="note", tag="repaired"
+):
+    """A note that a journal was repaired when it was opened at `at`.
+
+    From the line `first` (counted from 1) on, `adopted` lines had no anchor; of an unfinished line
+    after them, `cut` bytes were removed. `is_keyed` means that the hashes needed a key.
+    """
+
+    session: str
+    chain: str
+    first: int
+    adopted: int
+    cut: int
+    at: int
+    is_keyed: bool
+
+
+JournalNote = Pruned | Repaired
+
+
+class LoadTimes(msgspec.Struct, frozen=True):
+    """When journals were last pruned or would have been (`last`), and since when time is trusted.
+
+    `trusted_since` is None unless the clock has made an implausible step.
+    """
+
+    last: int
+    trusted_since: int | None = None
 
 
 class AnchorStore(Protocol):
@@ -63,6 +113,18 @@ class AnchorStore(Protocol):
 
     def count_evicted(self) -> int:
         """Return how many anchors the cap evicted: nothing proves their journals."""
+
+    def add_note(self, note: JournalNote) -> None:
+        """Keep a note, with as many others as there may be anchors; the oldest are evicted."""
+
+    def notes(self) -> Iterable[JournalNote]:
+        """Return the notes, the oldest first."""
+
+    def get_load_times(self) -> LoadTimes | None:
+        """Return what `put_load_times` was last given."""
+
+    def put_load_times(self, times: LoadTimes) -> None:
+        """Keep the times of the latest load."""
 
 
 class ConstraintRecord(msgspec.Struct, frozen=True, kw_only=True):

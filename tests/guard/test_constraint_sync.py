@@ -213,6 +213,21 @@ def test_failures_count_although_the_store_was_locked(tmp_path: Path, event_betw
     assert not _fail(_guard(tmp_path, 3), "e")
 
 
+def test_call_that_is_allowed_although_the_store_is_locked_is_counted(tmp_path: Path) -> None:
+    _guard(tmp_path, 3, "on_internal_error: allow\n").close()
+    store = SqliteStore(tmp_path / "state" / "store.db", caps=CAPS, timeout=0.05)
+    guard = Guard.load(tmp_path / "policy.yaml", store=store)
+    session = guard.session("a")
+    decision = session.check("build", {"target": "x"})
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        session.record(decision, error="wrong")
+        decision = session.check("other")
+        assert decision.allowed
+        assert "is still locked" in decision.errors[0].error
+    assert session.record(decision, result="fine").counted
+
+
 def test_guard_without_checks_sees_and_revokes_constraints_of_others(tmp_path: Path) -> None:
     admin = _guard(tmp_path, 1)
     assert admin.constraints() == ()

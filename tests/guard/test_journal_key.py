@@ -122,6 +122,12 @@ def test_unknown_home_folder_is_an_error(workspace: Path) -> None:
         load(workspace, journal_key="~nobody-here/key")
 
 
+def test_address_of_a_key_is_an_error_without_its_password(workspace: Path) -> None:
+    with pytest.raises(JournalError, match="vault:…: cannot be read") as error:
+        load(workspace, journal_key="vault://me:s3cret@host/key")
+    assert "s3cret" not in str(error.value)
+
+
 def test_key_bytes_are_rejected_and_not_shown(workspace: Path) -> None:
     with pytest.raises(
         TypeError, match="path of a file with the key, not of type `bytes`"

@@ -328,18 +328,6 @@ for number in range(20):
     assert process.returncode == 0, process.stderr
 
 
-def test_expired_journals_are_deleted(tmp_path: Path) -> None:
-    retention = "journal: {keep_for: 30d}\n"
-    for name in ("old", "new"):
-        session = _guard(tmp_path, retention).session(name)
-        session.check("x")
-        session.end()
-    (old,) = (tmp_path / "state" / "journal").glob("old-*")
-    os.utime(old, (0, 0))
-    _guard(tmp_path, retention)
-    assert [file.name[:3] for file in (tmp_path / "state" / "journal").iterdir()] == ["new"]
-
-
 def test_session_cap_does_not_delete_journals(tmp_path: Path) -> None:
     extra = "journal: {keep_for: 30d}\nbounds: {sessions: 3}\n"
     guard = _guard(tmp_path, extra)

@@ -430,7 +430,7 @@ def test_locked_store_is_reported_and_no_charge_is_lost(tmp_path: Path) -> None:
         )
         one, two = workspace.session("one"), workspace.session("two")
         for session in (one, two):
-            session.guard._constraint_sync.store._database._patience = 0.05
+            session.guard._constraint_sync.store._database._timeout = 0.05
         assert count_allowed(one, max_calls=1) == 1
         one.guard._constraint_sync.store.close()
         connection = sqlite3.connect(workspace.store, isolation_level=None)
@@ -439,7 +439,10 @@ def test_locked_store_is_reported_and_no_charge_is_lost(tmp_path: Path) -> None:
         assert failed.allowed == (mode == "allow")
         assert "locked by another process" in failed.errors[0].error
         assert not any("Traceback" in error.error for error in failed.errors)
+        failed_again = one.check("tool", {})
+        assert failed_again.allowed == failed.allowed
+        assert "is still locked by another process" in failed_again.errors[0].error
         connection.execute("COMMIT")
         connection.close()
         assert one.check("tool", {}).allowed
-        assert count_allowed(two) == (7 if mode == "allow" else 8)
+        assert count_allowed(two) == (6 if mode == "allow" else 8)

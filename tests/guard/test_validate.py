@@ -408,9 +408,11 @@ def test_policy_is_required() -> None:
         Guard.load([])
 
 
-@pytest.mark.parametrize("store", [3, b"state.db", object], ids=range(3))
+@pytest.mark.parametrize("store", [3, b"postgresql://me:s3cret@db", object], ids=range(3))
 def test_store_must_be_a_path_or_a_store(store: Any) -> None:
-    with pytest.raises(TypeError, match="`store` is the path of a SQLite file or a store, not "):
+    kind = type(store).__name__
+    message = f"`store` is the path of a SQLite file or a store, not of type `{kind}`$"
+    with pytest.raises(TypeError, match=message):
         Guard.load("core", store=store)
 
 

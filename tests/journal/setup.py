@@ -58,7 +58,7 @@ class JournalSetup:
             self.anchors,
             redactions=self.redactions,
             monotonic=lambda: self.now,
-            on_finding=self.findings.append,
+            on_finding=lambda _, finding: self.findings.append(finding),
             **{**settings, **self.options},
         )
 

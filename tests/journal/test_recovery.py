@@ -9,6 +9,7 @@ import pytest
 from policyguard.journal.errors import AlteredError, JournalError
 from policyguard.journal.verify import verify
 from policyguard.model.event import SessionStarted, TurnStarted
+from policyguard.store.errors import StoreError
 from tests.journal.setup import JournalSetup, run
 
 
@@ -43,9 +44,9 @@ def test_death_at_any_byte_after_the_anchor_is_repaired_and_reported(tmp_path: P
         adopted = whole or keep == len(last) - 1  # all but the line feed is there
         remaining = run(close=False)[: 8 + adopted]
         assert list(setup.journal.read_events("s")) == [*remaining, TurnStarted("s")]
-        expected = ["journal/torn-line"] * torn + ["journal/unanchored"] * adopted
+        expected = ["journal/adopted" if adopted else "journal/repaired"]
         assert [finding.code for finding in setup.findings] == expected
-        assert codes(setup) == []
+        assert codes(setup) == expected
     else:
         pytest.fail("the last line has no end")
 
@@ -63,7 +64,7 @@ def test_death_in_the_first_line(tmp_path: Path) -> None:
         setup.write(TurnStarted("s"))
         first = [SessionStarted("s")] if keep == size - 1 else []
         assert list(setup.journal.read_events("s")) == [*first, TurnStarted("s")]
-        assert codes(setup) == []
+        assert codes(setup) == ["journal/adopted"] * len(first)
 
 
 def test_a_cut_before_the_anchor_is_an_error(tmp_path: Path) -> None:
@@ -137,7 +138,7 @@ def test_unanchored_lines_are_adopted_only_if_the_chain_is_intact(tmp_path: Path
             setup.write(TurnStarted("s"))
     path.write_bytes(b"".join(good))
     setup.write(TurnStarted("s"))
-    assert [finding.code for finding in setup.findings] == ["journal/unanchored"]
+    assert [finding.code for finding in setup.findings] == ["journal/adopted"]
     assert "5 lines" in setup.findings[0].message
 
 
@@ -181,3 +182,25 @@ def test_a_chain_continues_with_its_own_key_only(tmp_path: Path) -> None:
         setup.restart()
         with pytest.raises(JournalError, match="begun with another key, or without one; use"):
             setup.write(TurnStarted("s"))
+
+
+def test_without_a_note_nothing_is_repaired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = JournalSetup(tmp_path)
+    setup.write(*run(close=False))
+    with setup.journal.path_of("s").open("ab") as file:
+        file.write(b'{"event"')
+    before = setup.lines()
+    setup.restart()
+
+    def fail(_: object) -> None:
+        raise StoreError(tmp_path, "is locked", "wait")
+
+    monkeypatch.setattr(setup.anchors, "add_note", fail)
+    with pytest.raises(JournalError, match="repaired, which cannot be noted: is locked; wait"):
+        setup.write(TurnStarted("s"))
+    assert setup.lines() == before
+    monkeypatch.undo()
+    setup.write(TurnStarted("s"))
+    assert [finding.code for finding in setup.findings] == ["journal/adopted", "journal/repaired"]

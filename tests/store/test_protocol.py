@@ -10,7 +10,16 @@ import pytest
 
 from policyguard.store.errors import SessionBusyError
 from policyguard.store.memory.store import MemoryStore
-from policyguard.store.protocol import REVOKED, Anchor, Caps, ConstraintRecord, Store
+from policyguard.store.protocol import (
+    REVOKED,
+    Anchor,
+    Caps,
+    ConstraintRecord,
+    LoadTimes,
+    Pruned,
+    Repaired,
+    Store,
+)
 from policyguard.store.sqlite.store import SqliteStore
 
 CAPS = Caps(constraints=4, evidence=4, anchors=4)
@@ -49,13 +58,37 @@ def test_an_anchor_is_stored_replaced_and_deleted(store: Store) -> None:
     anchors = store.anchors
     assert anchors.get("s") is None
     anchors.put(Anchor("s", "c", 1, "h1", 10))
-    anchors.put(Anchor("s", "c", 2, "h2", 20))
+    anchors.put(Anchor("s", "c", 2, "h2", 20, 7))
     anchors.put(Anchor("", "c", 1, "h", 10))
-    assert anchors.get("s") == Anchor("s", "c", 2, "h2", 20)
+    assert anchors.get("s") == Anchor("s", "c", 2, "h2", 20, 7)
     assert [anchor.session for anchor in anchors.all()] == ["", "s"]
     anchors.delete("s")
     anchors.delete("never there")
     assert anchors.get("s") is None
+
+
+def test_notes_of_journals_are_kept_in_order_up_to_the_cap(store: Store) -> None:
+    anchors = store.anchors
+    assert (list(anchors.notes()), anchors.get_load_times()) == ([], None)
+    pruned = Pruned("s", "c", 1, "h", 10, 5, "core", "d")
+    repaired = [Repaired("s", "c", 1, number, 0, 5, is_keyed=False) for number in range(5)]
+    for note in (pruned, *repaired[:3]):
+        anchors.add_note(note)
+    assert list(anchors.notes()) == [pruned, *repaired[:3]]
+
+    def fail() -> None:
+        with store.transaction():
+            anchors.add_note(repaired[3])
+            anchors.put_load_times(LoadTimes(2, 2))
+            raise ZeroDivisionError
+
+    anchors.put_load_times(LoadTimes(1))
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    anchors.add_note(repaired[4])
+    assert list(anchors.notes()) == [*repaired[:3], repaired[4]]
+    assert anchors.count_evicted() == 0
+    assert anchors.get_load_times() == LoadTimes(1)
 
 
 def test_evicted_anchors_are_counted(store: Store) -> None:

@@ -179,6 +179,33 @@ def test_memory_is_not_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("as_type", [str, Path])
+@pytest.mark.parametrize("scheme", ["postgresql", "postgresql+psycopg", "redis", "sqlite", "FILE"])
+def test_an_address_is_not_a_path(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scheme: str,
+    as_type: Callable[[str], str | Path],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("POLICYGUARD_CACHE", str(tmp_path / "cache"))
+    address = as_type(f"{scheme}://bot:s3cret@db.example/guard")
+    with pytest.raises(StoreError) as error:
+        Guard.load("core", store=address)
+    assert str(error.value) == (
+        f"{scheme}:…: is an address, not a file path; "
+        "name a file, or pass a store that you have opened"
+    )
+    assert "s3cret" not in repr(error.value) + str(vars(error.value))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a:b", "c:/x", "here/x:/y"])
+def test_a_path_with_a_colon_is_a_path(tmp_path: Path, name: str) -> None:
+    assert paths.resolve_store_path(tmp_path / name) == tmp_path / name
+    assert paths.resolve_store_path(name) == Path(name)
+
+
 def test_a_folder_in_place_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "store.db").mkdir()
     with pytest.raises(StoreError, match="is a folder; name a file"):
@@ -225,6 +252,31 @@ def test_a_store_locked_for_too_long(tmp_path: Path) -> None:
     fill(store, 1)
 
 
+def busy_timeout(store: SqliteStore) -> int:
+    """Return the milliseconds for which SQLite waits for others now."""
+    return store._database.query_int("PRAGMA busy_timeout")
+
+
+def test_a_store_known_to_be_locked_is_not_waited_for_again(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS, timeout=0.5)
+    fill(store, 1)
+    assert busy_timeout(store) == 500
+    holder = sqlite3.connect(store.path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match=r"has been locked by another process for 0\.5 s"):
+        fill(store, 1)
+    assert busy_timeout(store) == 2
+    assert store.evidence.get("p", "0") is not None  # readers prove nothing
+    for action in (lambda: fill(store, 1), lambda: store.evidence.delete("p", "0")):
+        with pytest.raises(StoreError, match=r"is still locked by another process; .*or wait"):
+            action()
+    store.close()
+    assert busy_timeout(store) == 2  # a new connection does not wait either
+    holder.close()
+    fill(store, 1)
+    assert busy_timeout(store) == 500
+
+
 def test_a_new_file_that_another_process_is_creating(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     holder = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -241,8 +293,8 @@ class Watched(Database):
 
     before: Callable[[str], None]
 
-    def _new_connection(self) -> sqlite3.Connection:
-        connection = super()._new_connection()
+    def _new_connection(self, path: Path) -> sqlite3.Connection:
+        connection = super()._new_connection(path)
         connection.set_trace_callback(self.before)
         return connection
 

@@ -16,7 +16,15 @@ import msgspec
 from policyguard.store.boot import TimeAnchor, anchor_time
 from policyguard.store.errors import SessionBusyError
 from policyguard.store.memory.table import Table, UndoLog
-from policyguard.store.protocol import REVOKED, Anchor, Caps, ConstraintChanges, ConstraintRecord
+from policyguard.store.protocol import (
+    REVOKED,
+    Anchor,
+    Caps,
+    ConstraintChanges,
+    ConstraintRecord,
+    JournalNote,
+    LoadTimes,
+)
 from policyguard.store.quota.memory import MemoryQuotaBackend
 from policyguard.store.quota.quotas import SharedQuotas
 
@@ -27,7 +35,7 @@ class MemoryStore:
     def __init__(self, *, caps: Caps) -> None:
         self._undo_log = UndoLog()
         self.fingerprint_key = os.urandom(32)
-        self.anchors = MemoryAnchors(Table(self._undo_log, caps.anchors))
+        self.anchors = MemoryAnchors(Table(self._undo_log, caps.anchors), caps.anchors)
         self.constraints = MemoryConstraints(Table(self._undo_log, caps.constraints))
         self.evidence = MemoryEvidence(Table(self._undo_log, caps.evidence))
         self.quotas = SharedQuotas(MemoryQuotaBackend(self._undo_log))
@@ -83,8 +91,11 @@ class MemorySessionLock:
 class MemoryAnchors:
     """See `policyguard.store.protocol.AnchorStore`."""
 
-    def __init__(self, table: Table[str, Anchor]) -> None:
+    def __init__(self, table: Table[str, Anchor], max_notes: int) -> None:
         self._table = table
+        self._notes: tuple[JournalNote, ...] = ()
+        self._max_notes = max_notes
+        self._load_times: LoadTimes | None = None
         self._evicted = 0
 
     def get(self, session: str) -> Anchor | None:
@@ -106,6 +117,24 @@ class MemoryAnchors:
 
     def count_evicted(self) -> int:
         return self._evicted
+
+    def add_note(self, note: JournalNote) -> None:
+        self._set("_notes", (*self._notes, note)[-self._max_notes :])
+
+    def notes(self) -> tuple[JournalNote, ...]:
+        return self._notes
+
+    def get_load_times(self) -> LoadTimes | None:
+        return self._load_times
+
+    def put_load_times(self, times: LoadTimes) -> None:
+        self._set("_load_times", times)
+
+    def _set(self, name: str, value: object) -> None:
+        with self._table.undo_log():
+            undo = partial(setattr, self, name, getattr(self, name))
+            self._table.undo_log.actions.append(undo)
+            setattr(self, name, value)
 
 
 class _VersionedRecord(msgspec.Struct, frozen=True):

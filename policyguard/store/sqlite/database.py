@@ -12,6 +12,7 @@ Surprises of SQLite (each has a test in `tests/store/`):
 - `executescript` commits an open transaction. Migrations run statement by statement.
 - Text with a lone surrogate raises an error that is not SQLite's.
 - A signal handler that raises (Ctrl-C) does so after a statement, even after *begin*.
+- Readers do not wait for a writer, so a successful read does not show that a lock is gone.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Any
 from policyguard.model.text import escape_surrogates
 from policyguard.store import fork_safety
 from policyguard.store.errors import DECODE_ERRORS, RESTORE_HINT, StoreError, damaged_error
-from policyguard.store.paths import ensure_private_file, require_regular_file
+from policyguard.store.paths import ensure_private_file, is_writable, require_regular_file
 
 SqlValue = str | int | bytes | None
 Migration = tuple[str, ...]
@@ -38,12 +39,15 @@ _PRIMARY_CODE = 0xFF
 """Masks the primary code of an extended error code."""
 _RETRY_SECONDS = 0.01
 """The interval between attempts where SQLite itself does not wait."""
+_BRIEF_WAIT = 1 / 250
+"""The part of the timeout to wait while the database is known to be locked: 20 ms of 5 s."""
 _MAX_WAL_BYTES = 4 * 1024 * 1024
 """The size of the write-ahead log after a checkpoint."""
 
 _FAILURES = (sqlite3.Error, UnicodeError, OverflowError)
 _NO_ACCESS = ("cannot be opened", "check that you can read and write it and its folder")
 _DAMAGED = ("is damaged, or not a database", RESTORE_HINT)
+_READ_ONLY = ("is read-only", "make it and its folder writable, or use another")
 _REASONS: dict[int, tuple[str, str]] = {
     sqlite3.SQLITE_FULL: ("the disk is full", "make room"),
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
@@ -51,7 +55,7 @@ _REASONS: dict[int, tuple[str, str]] = {
     sqlite3.SQLITE_CANTOPEN: _NO_ACCESS,
     sqlite3.SQLITE_PERM: _NO_ACCESS,
     sqlite3.SQLITE_AUTH: _NO_ACCESS,
-    sqlite3.SQLITE_READONLY: ("is read-only", "make it and its folder writable, or use another"),
+    sqlite3.SQLITE_READONLY: _READ_ONLY,
     sqlite3.SQLITE_IOERR: ("the disk fails", "check that disk for room, quotas and errors"),
 }
 
@@ -60,9 +64,11 @@ class Database:
     """A database file, opened on first use, and again after a fork.
 
     `application_id` marks the file as ours; `migrations` lead from an empty file to the current
-    schema. `timeout` is how long to wait for other processes, in seconds. With `sync` a transaction
-    survives power loss, otherwise only the death of the process. A `read_only` database must exist,
-    and is not migrated.
+    schema. `timeout` is how long to wait for other processes, in seconds. After one such wait in
+    vain, each use waits only briefly, until a write transaction begins: callers hold locks of their
+    own meanwhile. With `sync` a transaction survives power loss, otherwise only the death of the
+    process. A `read_only` database must exist, and is not migrated; where SQLite cannot read it
+    without writing beside it, a copy is read, which is as old as the first use.
     """
 
     def __init__(
@@ -79,6 +85,7 @@ class Database:
         self._application_id = application_id
         self._migrations = migrations
         self._timeout = timeout
+        self._is_locked = False
         self._sync = sync
         self._read_only = read_only
         self._connection: sqlite3.Connection | None = None
@@ -99,7 +106,10 @@ class Database:
                     escaped = [escape_surrogates(v) if isinstance(v, str) else v for v in values]
                     return connection.execute(statement, escaped).fetchall()
             except _FAILURES as error:
-                raise self._translate(error) from None
+                failure = self._translate(error)
+                if _is_busy(error) and not self._is_locked:
+                    self._set_locked(True)
+                raise failure from None
 
     def query_int(self, statement: str, values: Sequence[SqlValue] = ()) -> int:
         """Return the integer that a statement selects. Raises `StoreError`."""
@@ -120,6 +130,8 @@ class Database:
             try:
                 self._in_transaction = True
                 self.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+                if write and self._is_locked:
+                    self._set_locked(False)
                 yield
                 self._commit()
             except BaseException:
@@ -133,6 +145,17 @@ class Database:
         with self._lock:
             self._disconnect()
             self._file_stat = None
+
+    @property
+    def _wait(self) -> float:
+        """How long to wait for other processes now, in seconds."""
+        return self._timeout * _BRIEF_WAIT if self._is_locked else self._timeout
+
+    def _set_locked(self, is_locked: bool) -> None:
+        """Note whether another process locks the database."""
+        self._is_locked = is_locked
+        if self._connection is not None:
+            self._connection.execute(f"PRAGMA busy_timeout = {round(self._wait * 1000)}")
 
     def _disconnect(self) -> None:
         """Close the connection; the next use reopens the file."""
@@ -173,15 +196,45 @@ class Database:
             require_regular_file(self.path)
         else:
             ensure_private_file(self.path)
-        connection = self._new_connection()
+            self._check_writable()
         try:
-            self._prepare(connection)
+            connection = self._open_prepared(self.path)
+        except sqlite3.OperationalError as error:
+            if not (self._read_only and _needs_files(error) and self._exists()):
+                raise
+            from policyguard.store.sqlite.snapshot import copied_database  # few need it
+
+            with copied_database(self.path, self._timeout) as copy:
+                connection = self._open_prepared(copy)
+        try:
             self._file_stat = self.path.stat()
         except BaseException:
             connection.close()
             raise
         self._connection = connection
         return connection
+
+    def _open_prepared(self, path: Path) -> sqlite3.Connection:
+        connection = self._new_connection(path)
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _check_writable(self) -> None:
+        """Check SQLite's files before it makes one of them as read-only as the others."""
+        for suffix in ("", "-wal", "-shm"):
+            file = self.path.with_name(self.path.name + suffix)
+            if not is_writable(file) and file.exists():
+                raise StoreError(file, *_READ_ONLY)
+
+    def _exists(self) -> bool:
+        try:
+            return self.path.exists()
+        except OSError:  # its folder is not ours to search
+            return True
 
     def _check_file(self) -> None:
         """Check that the file is the one that was opened: SQLite would continue without it."""
@@ -199,12 +252,12 @@ class Database:
             "put it back with the files beside it, or restart the program",
         )
 
-    def _new_connection(self) -> sqlite3.Connection:
+    def _new_connection(self, path: Path) -> sqlite3.Connection:
         mode = "ro" if self._read_only else "rw"
         return sqlite3.connect(
-            f"{self.path.absolute().as_uri()}?mode={mode}",
+            f"{path.absolute().as_uri()}?mode={mode}",
             uri=True,
-            timeout=self._timeout,
+            timeout=self._wait,
             isolation_level=None,
             check_same_thread=False,
         )
@@ -239,13 +292,12 @@ class Database:
             raise
 
     def _enable_wal(self, connection: sqlite3.Connection) -> None:
-        until = time.monotonic() + self._timeout
+        until = time.monotonic() + self._wait
         while True:
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
             except sqlite3.OperationalError as error:
-                busy = error.sqlite_errorcode & _PRIMARY_CODE == sqlite3.SQLITE_BUSY
-                if not busy or time.monotonic() > until:
+                if not _is_busy(error) or time.monotonic() > until:
                     raise
                 time.sleep(_RETRY_SECONDS)
             else:
@@ -279,13 +331,12 @@ class Database:
         code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
         if isinstance(error, UnicodeDecodeError):  # in SQLite's message about a damaged schema
             code = sqlite3.SQLITE_CORRUPT
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return StoreError(
-                self.path,
-                f"has been locked by another process for {self._timeout:g} s",
-                "end that program, or wait",
-            )
-        if code == sqlite3.SQLITE_CANTOPEN and not self.path.exists():
+        if _is_busy(error):
+            reason = f"has been locked by another process for {self._timeout:g} s"
+            if self._is_locked:
+                reason = "is still locked by another process"
+            return StoreError(self.path, reason, "end that program, or wait")
+        if code == sqlite3.SQLITE_CANTOPEN and not self._exists():
             return StoreError(
                 self.path, "no store at this path", "pass the path of one as `--store`"
             )
@@ -316,6 +367,18 @@ class Database:
             self._forked_inside = True
             # Never closed: that would drop this process's locks on the same file.
             _inherited_connections.append(self._connection)
+
+
+def _needs_files(error: sqlite3.OperationalError) -> bool:
+    """Whether SQLite lacks files beside the database that it cannot make."""
+    code = error.sqlite_errorcode & _PRIMARY_CODE
+    return code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+
+
+def _is_busy(error: Exception) -> bool:
+    """Whether another process locks the database."""
+    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 _inherited_connections: list[sqlite3.Connection | None] = []

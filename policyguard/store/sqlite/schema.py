@@ -55,5 +55,11 @@ _QUOTAS: Migration = (
     "CREATE INDEX shares_place ON shares (budget, key)",
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_INITIAL, _QUOTAS)
+_RETENTION: Migration = (
+    "ALTER TABLE anchors ADD COLUMN at INTEGER",
+    # What was done to journals, as JSON, in order: `JournalNote`.
+    "CREATE TABLE notes (id INTEGER PRIMARY KEY AUTOINCREMENT, note BLOB NOT NULL)",
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_INITIAL, _QUOTAS, _RETENTION)
 """In order. Append only: a published migration never changes."""

@@ -12,7 +12,15 @@ import msgspec
 from policyguard.store.boot import TimeAnchor, anchor_time, read_time_id
 from policyguard.store.errors import DECODE_ERRORS, damaged_error
 from policyguard.store.paths import resolve_store_path
-from policyguard.store.protocol import REVOKED, Anchor, Caps, ConstraintChanges, ConstraintRecord
+from policyguard.store.protocol import (
+    REVOKED,
+    Anchor,
+    Caps,
+    ConstraintChanges,
+    ConstraintRecord,
+    JournalNote,
+    LoadTimes,
+)
 from policyguard.store.quota.quotas import SharedQuotas
 from policyguard.store.quota.sqlite import SqliteQuotaBackend
 from policyguard.store.session_locks import FileLock, LockFile
@@ -22,6 +30,7 @@ from policyguard.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
 _KEY_BYTES = 32
 _EVICTED = "anchors dropped"
 _TIME = "time"
+_LOADS = "loads"
 _BATCH_ROWS = 500
 """The rows of one read, so that no process waits for a long one."""
 
@@ -127,7 +136,9 @@ class _SqliteTable:
         return surplus
 
 
-_SELECT_ANCHORS = "SELECT session, chain, count, hash, size FROM anchors"
+_SELECT_ANCHORS = "SELECT session, chain, count, hash, size, at FROM anchors"
+
+_decode_note = msgspec.json.Decoder(JournalNote).decode
 
 
 class SqliteAnchors(_SqliteTable):
@@ -140,10 +151,11 @@ class SqliteAnchors(_SqliteTable):
     def put(self, anchor: Anchor) -> None:
         with self._database.transaction():
             self._database.execute(
-                "INSERT INTO anchors (session, chain, count, hash, size, used) "
-                "VALUES (?, ?, ?, ?, ?, (SELECT ifnull(max(used), 0) + 1 FROM anchors)) "
+                "INSERT INTO anchors (session, chain, count, hash, size, at, used) "
+                "VALUES (?, ?, ?, ?, ?, ?, (SELECT ifnull(max(used), 0) + 1 FROM anchors)) "
                 "ON CONFLICT DO UPDATE SET chain = excluded.chain, count = excluded.count, "
-                "hash = excluded.hash, size = excluded.size, used = excluded.used",
+                "hash = excluded.hash, size = excluded.size, at = excluded.at, "
+                "used = excluded.used",
                 msgspec.structs.astuple(anchor),
             )
             evicted = self._evict("anchors", "session")
@@ -173,6 +185,46 @@ class SqliteAnchors(_SqliteTable):
     def count_evicted(self) -> int:
         return self._database.query_int(
             "SELECT ifnull(max(value), 0) FROM meta WHERE name = ?", (_EVICTED,)
+        )
+
+    def add_note(self, note: JournalNote) -> None:
+        with self._database.transaction():
+            self._database.execute(
+                "INSERT INTO notes (note) VALUES (?)", (msgspec.json.encode(note),)
+            )
+            if self._max_rows is not None:
+                self._database.execute(
+                    "DELETE FROM notes WHERE id <= (SELECT max(id) FROM notes) - ?",
+                    (self._max_rows,),
+                )
+
+    def notes(self) -> Iterator[JournalNote]:
+        last = 0
+        while True:
+            rows = self._database.execute(
+                "SELECT id, note FROM notes WHERE id > ? ORDER BY id LIMIT ?", (last, _BATCH_ROWS)
+            )
+            for id_, note in rows:
+                try:
+                    yield _decode_note(note)
+                except DECODE_ERRORS as error:
+                    raise damaged_error(self._database.path, "a note", error) from None
+                last = id_
+            if len(rows) < _BATCH_ROWS:
+                return
+
+    def get_load_times(self) -> LoadTimes | None:
+        rows = self._database.execute("SELECT value FROM meta WHERE name = ?", (_LOADS,))
+        try:
+            return msgspec.json.decode(rows[0][0], type=LoadTimes) if rows else None
+        except DECODE_ERRORS as error:
+            raise damaged_error(self._database.path, "its last load", error) from None
+
+    def put_load_times(self, times: LoadTimes) -> None:
+        self._database.execute(
+            "INSERT INTO meta (name, value) VALUES (?, ?) "
+            "ON CONFLICT DO UPDATE SET value = excluded.value",
+            (_LOADS, msgspec.json.encode(times)),
         )
 
     def _decode(self, row: tuple[object, ...]) -> Anchor:

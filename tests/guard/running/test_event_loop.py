@@ -260,3 +260,36 @@ def test_advice_is_appended_to_mcp_results(tmp_path: Path) -> None:
     assert type(returned) is type(model)
     assert "careful" in returned.content[1].text
     assert session.run("x", {}, lambda: {"content": "no blocks"}) == {"content": "no blocks"}
+
+
+def test_event_loop_does_not_wait_for_the_lock_of_the_guard(tmp_path: Path) -> None:
+    guard = load(tmp_path, durable=True)
+    released = threading.Event()
+
+    def hold_lock(taken: threading.Event) -> None:
+        with guard._lock:  # as a check does that waits for the store
+            taken.set()
+            released.wait(60)
+
+    async def main() -> None:
+        session = guard.session("open")
+        decision = await session.acheck("x", call="mine")
+        taken = threading.Event()
+        holder = threading.Thread(target=hold_lock, args=(taken,))
+        holder.start()
+        taken.wait()
+        try:
+            assert guard.session("open") is session
+            with pytest.raises(ValueError, match="without user, not for `ann`"):
+                guard.session("open", user="ann")
+            assert guard.session("new") is guard.session("new")
+            assert session._pipeline.hold(decision.id) is not None
+            assert not released.is_set()
+        finally:
+            released.set()
+            holder.join()
+
+    running = threading.Thread(target=asyncio.run, args=(main(),), daemon=True)
+    running.start()
+    running.join(30)
+    assert released.is_set()

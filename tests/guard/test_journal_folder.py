@@ -1,0 +1,79 @@
+"""The folder of journals: beside a store that is a file, or where the host names it."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policyguard import Guard, StoreError
+from policyguard.journal.verify import verify
+from policyguard.store.memory.store import MemoryStore
+from policyguard.store.protocol import Caps
+
+POLICY = """
+policyguard: 1
+name: folder
+budgets: {two: {calls: 2}}
+"""
+CAPS = Caps(constraints=10, evidence=10, anchors=10)
+
+
+def load(folder: Path, extra: str = "", **options: Any) -> Guard:
+    file = folder / "policy.yaml"
+    file.write_text(POLICY + extra)
+    return Guard.load(file, **{"store": MemoryStore(caps=CAPS), **options})
+
+
+def test_store_that_is_no_file_has_journals_in_the_named_folder(tmp_path: Path) -> None:
+    store, folder = MemoryStore(caps=CAPS), tmp_path / "journals"
+    allowed = []
+    for _ in range(2):
+        with load(tmp_path, store=store, journal=str(folder)) as guard:
+            session = guard.session("s")
+            allowed += [session.check("tool", {"n": number}).allowed for number in range(2)]
+    assert allowed == [True, True, False, False], "the second guard has resumed the session"
+    result = verify([folder], anchors=store.anchors)
+    assert (result.files, result.lines, result.findings) == (1, 5, ())
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_key_of_journals_in_a_named_folder(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(bytes(32))
+    with load(tmp_path, journal=tmp_path / "journals", journal_key=key) as guard:
+        guard.session("s").check("tool", {})
+    assert not verify([tmp_path / "journals"], key=bytes(32)).has_failed
+    assert verify([tmp_path / "journals"]).has_failed
+
+
+def test_store_without_journals_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "policyguard"):
+        load(tmp_path, "journal: {durability: memory}").close()
+        load(tmp_path, journal=tmp_path / "journals").close()
+        load(tmp_path, store=None).close()
+        load(tmp_path, store=tmp_path / "state" / "s.db").close()
+        assert caplog.messages == []
+        load(tmp_path).close()
+    (message,) = caplog.messages
+    assert "no journal is written, and no session can be resumed" in message
+    assert "pass `journal=FOLDER`" in message
+
+
+def test_folder_that_cannot_be_named_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"are in `.*state/journal`: leave `journal` out"):
+        load(tmp_path, store=tmp_path / "state" / "s.db", journal=tmp_path / "j")
+    with pytest.raises(ValueError, match="`journal` is for journals, which need a `store`"):
+        load(tmp_path, store=None, journal=tmp_path / "j")
+    with pytest.raises(TypeError, match=r"`journal` is the path of .*, not of type `bytes`"):
+        load(tmp_path, journal=b"j")
+    with pytest.raises(StoreError, match="unknown user in `~name`"):
+        load(tmp_path, journal="~nobody-here/j")
+    with pytest.raises(StoreError, match=r"s3:…: is an address, .*; name a folder") as error:
+        load(tmp_path, journal="s3://me:s3cret@bucket/j")
+    assert "s3cret" not in str(error.value)
+    assert [file.name for file in tmp_path.iterdir()] == ["policy.yaml"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -17,19 +16,19 @@ from msgspec.structs import replace
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.charges import grant_charge, negate_charges, parent_charges
-from policyguard.evaluator.evaluation import ALLOWED, Evaluation, GuardMode
+from policyguard.evaluator.evaluation import ALLOWED, GuardMode
 from policyguard.evaluator.session_state import SessionState
 from policyguard.evaluator.transitions import admit as admit_call
 from policyguard.evaluator.transitions import complete as complete_call
 from policyguard.guard import decisions
-from policyguard.guard.call_ids import parse_call_number
 from policyguard.guard.host_log import warn
+from policyguard.guard.known_calls import KnownCalls
 from policyguard.guard.shared_budgets import make_repeatable
 from policyguard.guard.tools.results import PendingAdvice
 from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision, EvalError
 from policyguard.model.effect import Effect
-from policyguard.model.errors import ArgumentsError, ClosedError, UnknownCallError
+from policyguard.model.errors import ArgumentsError, ClosedError
 from policyguard.model.event import (
     Charge,
     ChildCharged,
@@ -49,24 +48,13 @@ if TYPE_CHECKING:
 _ALLOW = Effect.ALLOW  # a member of an enum is slow to look up
 
 
-class CallPipeline:
-    """The calls of one session.
-
-    Calls are numbered, refused ones included: those since the session was opened come after
-    `first_number`, the latest has `last_number`. `entered` counts the `with` blocks it is used in.
-    `steady_clock` is the session's time.
-    A session that is `closed` refuses all calls, and has `ended` if its run is over.
-    """
+class CallPipeline(KnownCalls):
+    """What happens to the calls of one session. `steady_clock` is the session's time."""
 
     def __init__(self, guard: Guard, state: SessionState, first_number: int) -> None:
-        self._guard = guard
-        self._state = state
+        super().__init__(guard, state, first_number)
         self.steady_clock = guard._steady_clock
-        self._first_number = self.last_number = first_number
         self._advice = PendingAdvice(guard._evaluator.bounds.in_flight)
-        self._suspended: dict[str, Attempt] = {}
-        self.closed = self.ended = False
-        self.entered = 0
         self._is_unreported_noted = False
 
     def check(
@@ -195,68 +183,26 @@ class CallPipeline:
             with suppress(JournalError, StoreError):  # the first error is reported
                 self._guard._events.emit(event)
 
-    def resolve_host_call(self, host_call: str, *, in_flight_only: bool = False) -> str | None:
-        """Return the own id of the call that has this id of the host's.
-
-        Without `in_flight_only` also of one that a closed session has in flight or that was given
-        up as unreported.
-        """
-        state = self._state
-        with self._guard._lock:
-            searched: list[Iterable[Attempt]] = [state.in_flight.values()]
-            if not in_flight_only:
-                searched += [self._suspended.values(), reversed(state.given_up.values())]
-            found = (one.id for one in chain(*searched) if one.host_call == host_call)
-            return next(found, None) if host_call else None
-
-    def hold(self, call: str) -> Attempt | None:
-        """Note that the guard runs a call: it is not taken for unreported meanwhile.
-
-        This is done on event loops, so without the guard's lock: its holder may wait for a disk.
-        """
-        attempt = self._state.in_flight.get(call)
-        if attempt is not None:
-            attempt.is_held = True
-        return attempt
-
-    def require_known(self, id_: str) -> None:
-        """Raise `UnknownCallError` unless this is a call of the session since it was opened.
-
-        Calls in flight from before are known too.
-        """
-        number = parse_call_number(id_)
-        with self._guard._lock:
-            first, last = self._first_number, self.last_number
-            is_unreported = id_ in self._suspended or self._state.find_unreported(id_) is not None
-            if is_unreported or first < number <= last:
-                return
-        if not id_:
-            reason = "`preview` admits nothing: report decisions of `check`"
-        elif self.closed:
-            reason = self.closed_reason
-        elif 0 < number <= first:
-            reason = "it was reported before the session was opened, or is of an earlier run"
-        else:
-            reason = "it has been reported, or was never admitted"
-        raise UnknownCallError(f"no call `{id_}` in session `{self._state.id}`: {reason}")
-
-    def complete(self, event: Completed, must_exist: bool = False) -> Recorded:
+    def complete(self, event: Completed, reported: Decision | str | None = None) -> Recorded:
         """Classify a result and count it; one of a call that is not in flight counts nowhere.
 
         A call that was given up as unreported is an exception: its result counts, though late.
-        With `must_exist`, `UnknownCallError` unless `require_known` knows the call.
+        `reported` is what the host named the call by: `UnknownCallError` if it names none, or was
+        decided by another guard.
         """
         guard = self._guard
         with guard._lock:
             attempt = None if self.closed else self._state.find_unreported(event.call)
             if attempt is None:
-                if must_exist:
+                if reported is not None:
                     self.require_known(event.call)
                 outcome = guard._evaluator.outcome_classifier.classify(event, None, None)
                 errors = (EvalError("session/closed", self.closed_reason),) if self.closed else ()
                 if not self.closed and self._state.has_forgotten_calls:
                     errors = (decisions.FORGOTTEN_CALL,)
                 return Recorded(outcome=outcome, errors=errors, counted=False)
+            if reported is not None:
+                self._require_same(attempt, reported)
             evaluator, evaluator_state = guard._evaluator, guard._state.evaluator_state
             result = evaluator.evaluate_result(attempt, event, self._state.clamp_time(event.at))
             if attempt.is_given_up:
@@ -299,10 +245,18 @@ class CallPipeline:
             raised_limits = () if raised is None else (raised,)
             self.fold(event, partial(self._charge_ancestors, (), event.at, raised_limits))
 
-    def release(self, event: Released) -> None:
-        """Take back the admission of a call, if it is in flight. Raises what `fold` raises."""
+    def release(self, event: Released, decision: Decision | str) -> None:
+        """Take back the admission of a call, if it is in flight. Raises what `fold` raises.
+
+        And `UnknownCallError`, as `complete` does.
+        """
         with self._guard._lock:
+            self.require_known(event.call)
             attempt = self._state.in_flight.get(event.call)
+            if attempt is not None:
+                self._require_same(attempt, decision)
+            if self.closed:
+                return
             refunds = negate_charges(attempt.charges) if attempt is not None else ()
             at = attempt.at if attempt is not None else event.at
             self.fold(event, partial(self._charge_ancestors, refunds, at))
@@ -367,33 +321,6 @@ class CallPipeline:
                 guard._state.fold(event)
             finally:
                 guard._end_session(event)
-
-    def suspend(self) -> None:
-        """Refuse all calls until `resume`, and count no results."""
-        self.closed = True
-        self._suspended, self._state.in_flight = self._state.in_flight, {}
-
-    def resume(self) -> None:
-        """Go on after `suspend`."""
-        if self.closed:
-            self.closed = False
-            self._suspended, self._state.in_flight = {}, self._suspended
-
-    def detach(self) -> None:
-        """Refuse all calls from now on: the state goes on elsewhere, results no longer count."""
-        self.closed = True
-        self._state.in_flight.clear()
-
-    @property
-    def _closed_evaluation(self) -> Evaluation:
-        if self.ended:
-            return decisions.SESSION_ENDED
-        return decisions.GUARD_CLOSED if self._guard.closed else decisions.SESSION_CLOSED
-
-    @property
-    def closed_reason(self) -> str:
-        """Why nothing more can happen here, and what to do."""
-        return self._closed_evaluation.errors[0].error
 
 
 def _reverse(event: ChildCharged) -> ChildCharged:

@@ -242,7 +242,7 @@ class Session(SessionLifetime):
                 state="cancelled" if is_cancelled else "pending" if pending else "",
                 wall=wall,
             ),
-            True,
+            decision,
         )
 
     async def arecord(
@@ -269,10 +269,8 @@ class Session(SessionLifetime):
         the session is closed. `UnknownCallError` or `ValueError` for a call of another session.
         """
         call = self._resolve_call(decision)
-        with self.guard._lock:
-            self._pipeline.require_known(call)
-            if not self.closed:
-                self._pipeline.release(Released(session=self.id, call=call, **self._times()))
+        released = Released(session=self.id, call=call, **self._times())
+        self._pipeline.release(released, decision)
 
     def approve(self, decision: Decision, *, by: str, labels: Iterable[str] = ()) -> bool:
         """Approve a call whose effect is *ask*: check it again, and it runs.

@@ -130,3 +130,23 @@ def test_call_ids_stay_unique_across_many_sessions(guard: Guard) -> None:
     assert session.check("x").id != stale.id
     with pytest.raises(LookupError):
         session.record(stale, result="stale")
+
+
+def test_decision_of_another_guard_is_rejected(tmp_path: Path) -> None:
+    first, second = load(tmp_path, durable=False), load(tmp_path, durable=False)
+    stale = first.session("s").check("x", {"n": 1})
+    session = second.session("s")
+    decision = session.check("x", {"n": 1})
+    assert decision.id == stale.id
+    with pytest.raises(LookupError, match="by another guard; report it there"):
+        session.record(stale, result="stale")
+    with pytest.raises(LookupError, match="by another guard; report it there"):
+        session.release(stale)
+    assert session.record(decision, result="fine").counted
+
+
+def test_decision_is_reported_to_the_next_guard_of_the_store(tmp_path: Path) -> None:
+    with load(tmp_path, durable=True) as first:
+        decision = first.session("s").check("x", {"n": 1})
+    with load(tmp_path, durable=True) as second:
+        assert second.session("s").record(decision, result="fine").counted

@@ -150,7 +150,7 @@ class Session(SessionLifetime):
         at: int | datetime | None = None,
         **context: Unpack[CallContext],
     ) -> Decision:
-        time, wall = self._read_times(at)
+        time, wall = self._read_times(at, go_on=admit)
         tool, invalid_reason = validate.text("tool", tool), ""
         try:
             attempt = Attempt(tool, {} if args is None else {**args}, time, self._state, wall)

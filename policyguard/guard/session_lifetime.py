@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self, TypedDict
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard import validate
 from policyguard.guard.call_pipeline import CallPipeline
+from policyguard.guard.clock import RESOLUTION, continue_from
 from policyguard.guard.event_loop import run_blocking
 from policyguard.model.errors import ClosedError
 from policyguard.model.event import SessionEnded
@@ -131,11 +132,19 @@ class SessionLifetime:
         at, wall = self._pipeline.steady_clock.read()
         return Times(at=at, wall=wall)
 
-    def _read_times(self, at: int | datetime | None) -> tuple[int, int | None]:
-        """Return the time of an event and the wall clock's: both are what the host gives, if so."""
+    def _read_times(
+        self, at: int | datetime | None, *, go_on: bool = True
+    ) -> tuple[int, int | None]:
+        """Return the time of an event and the wall clock's: both are what the host gives, if so.
+
+        With `go_on` the session's time goes on from there.
+        """
+        pipeline = self._pipeline
         if at is None:
-            return self._pipeline.steady_clock.read()
+            return pipeline.steady_clock.read()
         given = validate.timestamp("at", at)
+        if go_on and given - pipeline.steady_clock.read()[0] >= RESOLUTION:
+            pipeline.steady_clock = continue_from(self.guard._steady_clock, given)
         return given, given
 
 

@@ -194,6 +194,28 @@ def test_now_is_the_time_that_the_host_gives(tmp_path: Path) -> None:
     assert session.preview("deploy", at=EVENING + 13 * HOUR).allowed
 
 
+def test_time_goes_on_from_a_time_ahead_that_the_host_gave(
+    tmp_path: Path, machine: Machine
+) -> None:
+    session = load(tmp_path, f"{OFFICE_HOURS}{WINDOW}").session("s")
+    assert session.check("x", at=EVENING + 13 * HOUR + 365 * DAY).allowed
+    assert not session.check("deploy").allowed
+    machine.wait(13 * HOUR)
+    assert session.check("deploy").allowed
+    assert session.check("x").allowed
+    assert not session.check("x").allowed
+    machine.wait(2 * HOUR)
+    assert session.check("x").allowed
+
+
+def test_preview_does_not_move_time(tmp_path: Path, machine: Machine) -> None:
+    session = load(tmp_path, WINDOW).session("s")
+    session.preview("x", at=EVENING + DAY)
+    assert is_allowed(session) and is_allowed(session)
+    session.preview("x", at=EVENING + DAY)
+    assert not is_allowed(session)
+
+
 def test_journal_has_both_times_and_a_replay_sees_them(tmp_path: Path, machine: Machine) -> None:
     policy = OFFICE_HOURS + "journal: {args: keep, results: keep}"
     guard = load(tmp_path, policy, store=tmp_path / "state" / "store.db")

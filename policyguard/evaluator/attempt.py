@@ -31,8 +31,7 @@ class WindowEntry(msgspec.Struct, eq=False, gc=False):
     `key` tells its repetitions: the fingerprint, unless the policy names another key. The
     fingerprints are those of `Outcome`, a failure's result prefixed with `!`; the result is None
     until there is one. `seq` numbers completions; a call in flight has the number of the last one
-    before it. `is_exempt`: it failed by the harness's fault or was cancelled, and is not a
-    repetition.
+    before it. `is_exempt`: it failed by the harness's fault, and is not a repetition.
     `has_new_pending_result`: its result is still pending, and differs from the one before.
     """
 

@@ -259,7 +259,9 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             if violation.effect is Effect.ASK
         )
         plan, streak = bound_plan.plan, bound_plan.refusal_streak
-        if plan.refusals is not None and streak is not None and not unapproved:
+        awaiting = bound_plan.limits_awaiting_probe(attempt.at)
+        insists = any(one.effect >= Effect.ASK and one.id not in awaiting for one in found)
+        if plan.refusals is not None and streak is not None and insists and not unapproved:
             refusals = plan.refusals.evaluate(streak, attempt)
             if refusals is not None:
                 (would if plan.refusals.observe else found).append(refusals)
@@ -317,7 +319,11 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         """Add the violations of bans, each in place of a weaker one of its limit."""
         by_id = {violation.id: violation for violation in found}
         for ban in session.bans.active.values():
-            if not ban.applies_to(attempt):
+            limit = ban.limit
+            if not ban.applies_to(attempt) or (
+                limit.until == "progress"
+                and limit.is_next_probe(session.get_tracker(limit), attempt)
+            ):
                 continue
             violation = ban.violation(session.count_refusals_of(ban.limit.id, ban.subject))
             other = by_id.get(ban.limit.id)

@@ -128,6 +128,12 @@ class BoundPlan:
             calls for calls in watched if calls is not None and calls != ()
         )
 
+    def limits_awaiting_probe(self, at: int | None) -> frozenset[str]:
+        """Return the limits that refuse calls until a probe has returned: nobody insists there."""
+        return frozenset(
+            limit.id for limit, tracker in self.limits if tracker and limit.is_probing(tracker, at)
+        )
+
 
 class _CombinedRepetition:
     """A tool's own `repeat` beside the `polling` of a wider level: both count admissions."""

@@ -12,7 +12,6 @@ from policyguard.evaluator.evaluator import HALTED, Evaluator
 from policyguard.evaluator.evaluator_state import EvaluatorState
 from policyguard.evaluator.limits.bans import LimitBan
 from policyguard.evaluator.limits.base import LimitChecker
-from policyguard.evaluator.limits.no_progress import NoProgressChecker
 from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.session_state import SessionState
 from policyguard.model.effect import Effect
@@ -126,8 +125,7 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
                 ancestor.state_changes.record(f"{session.id}\x1f{attempt.fingerprint}", at)
     elif not outcome.ok:
         session.cel_session["failures"] += 1
-    if is_cancelled:
-        entry.is_exempt = True
+    if is_cancelled:  # its window entry stays that of a call without a result
         for limit, tracker in attempt.bound_plan.limits:
             limit.cancel(tracker, attempt)
         session.update_active_limits(attempt.bound_plan.plan)
@@ -218,14 +216,20 @@ def refuse(
         if entry != HALTED:  # an ancestor's halt ends with the ancestor's
             session.halt_entry = session.halt_entry or entry
         reset_refusals(evaluator, session)
-    elif bound_plan.refusal_streak is not None:
-        bound_plan.refusal_streak.add(event.batch)
     attempt = restore_attempt(session, event, plan)
+    awaiting = bound_plan.limits_awaiting_probe(attempt.at)
+    if (
+        bound_plan.refusal_streak is not None
+        and event.effect != Effect.HALT
+        and not awaiting.issuperset(event.violations)
+    ):
+        bound_plan.refusal_streak.add(event.batch)
     for limit, tracker in bound_plan.limits:
         if limit.id in event.violations:
             limit.refuse(tracker, attempt)
     for limit in plan.escalating_limits:
-        session.add_refusal(limit.id, limit.subject(attempt))
+        if limit.id not in awaiting:
+            session.add_refusal(limit.id, limit.subject(attempt))
     for charge in event.attempt_charges:
         session.add_refusal(charge.budget, charge.key)
     if event.effect == Effect.ASK:
@@ -280,9 +284,7 @@ def abandon_calls(
 def _lift_progress_bans(session: SessionState, outcome: Outcome) -> None:
     """Lift the bans that last until something advances."""
     for ban in session.bans.lift_on_progress(outcome):
-        limit = ban.limit
-        if isinstance(limit, NoProgressChecker):
-            limit.allow_retry(session.get_tracker(limit), ban.subject)
+        ban.limit.allow_retry(session.get_tracker(ban.limit), ban.subject)
 
 
 def _add_ban(limit: LimitChecker, tracker: Any, attempt: Attempt, result: str) -> None:

@@ -53,15 +53,33 @@ def test_a_probe_in_flight_is_one_in_a_reopened_session(tmp_path: Path) -> None:
         assert not guard.session("s").check("bash", {"command": "c"})
 
 
-def test_a_cancelled_probe_makes_room_for_another(tmp_path: Path) -> None:
+def test_a_cancelled_probe_costs_as_much_waiting_as_a_failed_one(tmp_path: Path) -> None:
     with Guard.load(policy(tmp_path / "p.yaml", LIMITS)) as guard:
         session = guard.session("s")
         for _ in range(3):
             _fail(session, "a")
-        probe = session.check("bash", {"command": "b"})
-        assert not session.check("bash", {"command": "c"})
-        session.record(probe, error=asyncio.CancelledError())
-        assert session.check("bash", {"command": "c"}).effect == "advise"
+        effects = []
+        for number in range(9):
+            decision = session.check("bash", {"command": f"b{number}"})
+            effects.append(decision.effect.value)
+            if decision:
+                session.record(decision, error=asyncio.CancelledError())
+    assert effects == [
+        "advise", "block", "advise", "block", "block", "advise", "block", "block", "block",
+    ]  # fmt: skip
+
+
+def test_calls_beside_a_probe_in_flight_do_not_halt_the_run(tmp_path: Path) -> None:
+    limits = "limits: {default: {failures: {max: 3, same: error, halt_at: 6}, refusals: {max: 5}}}"
+    with Guard.load(policy(tmp_path / "p.yaml", f"{limits}\n")) as guard:
+        session = guard.session("s")
+        for _ in range(3):
+            _fail(session, "a")
+        probe = session.check("bash", {"command": "pip install"})
+        effects = [session.check("bash", {"command": f"b{n}"}).effect.value for n in range(20)]
+        assert effects == ["block"] * 20
+        session.record(probe, result="installed")
+        assert session.check("bash", {"command": "a"}).effect == "allow"
 
 
 def test_a_preview_is_no_probe(tmp_path: Path) -> None:

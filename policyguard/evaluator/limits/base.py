@@ -94,6 +94,17 @@ class LimitChecker(LimitSettings, eq=False, kw_only=True):
         """Whether the attempt was admitted as a probe: it resets no refusals until it succeeds."""
         return False
 
+    def is_next_probe(self, tracker: Any, attempt: Attempt) -> bool:
+        """Whether the limit admits the attempt, although it is reached, as a probe."""
+        return False
+
+    def is_probing(self, tracker: Any, at: int | None) -> bool:
+        """Whether a probe is in flight, whose outcome the limit waits for."""
+        return False
+
+    def allow_retry(self, tracker: Any, subject: str) -> None:
+        """Admit one more call, since another has advanced and lifted a ban."""
+
     def admit(self, tracker: Any, attempt: Attempt) -> None:
         """Count an admitted call."""
 

@@ -130,7 +130,7 @@ class CycleChecker(LimitChecker, eq=False, kw_only=True):
 def _is_periodic(entries: list[WindowEntry], length: int, rounds: int) -> bool:
     """Whether the last `rounds` rounds of `length` calls are equal, and not one repeated call.
 
-    A call in flight counts as unchanged, as for `repeat`; one that was cancelled does not.
+    A call without a result counts as unchanged, as for `repeat`.
     """
     if len(entries) < length * rounds:
         return False
@@ -144,8 +144,6 @@ def _is_periodic(entries: list[WindowEntry], length: int, rounds: int) -> bool:
             return False
         result = entry.result_fingerprint
         if result is None:
-            if entry.is_exempt:
-                return False
             continue
         position = index % length
         if results[position] is None:

@@ -37,7 +37,8 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
 
     A limit that `admits_probes` admits, now and then, a call that has not failed in the streak: its
     success ends the streak. A limit that asks or halts, or bans for a fixed time, admits none. A
-    probe without a result is given up after `probe_timeout` (ns).
+    probe without a result is given up after `probe_timeout` (ns). With `until: progress` only a new
+    result ends a full streak.
     """
 
     counts_outcomes_only = True
@@ -51,7 +52,10 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.admits_probes = (
-            self.max > 0 and self.escalation.effect is Effect.BLOCK and not self.sets_bans
+            self.max > 0
+            and self.escalation.effect is Effect.BLOCK
+            and not self.refuse_tool
+            and self.until in ("", "progress")
         )
 
     def new_tracker(self) -> FailureStreaks:
@@ -83,9 +87,13 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
             f"calls of `{attempt.shown_tool}`" if by_tool and len(streak.tools) == 1 else "calls"
         )
         text = f"{calls} have failed {format_streak(count, how)}"
-        if self._is_next_probe(streak, attempt):
+        if self._admits_probe(streak, attempt):
             text = f"{text}; this call has not, and is tried once"
             return Violation(self.id, Effect.ADVISE, "failures", text, _PROBED)
+        if effect > self.escalation.effect and streak.probes.is_probing(
+            attempt.at, self.probe_timeout
+        ):
+            effect = self.escalation.effect  # it only did not wait for the probe
         instead = _OTHER_TOOL if by_tool else _INSTEAD
         return Violation(self.id, effect, "failures", text, instead, count, self.max)
 
@@ -93,8 +101,23 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
         """Whether the attempt's tool is one that the streak is about."""
         return not (self.same_error or self.signature) or attempt.full_name in streak.tools
 
-    def _is_next_probe(self, streak: FailureStreak, attempt: Attempt) -> bool:
+    def is_next_probe(self, tracker: FailureStreaks, attempt: Attempt) -> bool:
         """Whether a full streak admits the attempt as its next probe."""
+        streak = tracker.get("")
+        return streak is not None and self._admits_probe(streak, attempt)
+
+    def is_probing(self, tracker: FailureStreaks, at: int | None) -> bool:
+        """Whether a probe is in flight."""
+        streak = tracker.get("")
+        return streak is not None and streak.probes.is_probing(at, self.probe_timeout)
+
+    def allow_retry(self, tracker: FailureStreaks, subject: str) -> None:
+        """Admit one more call: if it fails, the streak is full again."""
+        streak = tracker.get("")
+        if streak is not None:
+            streak.count = min(streak.count, self.max - 1)
+
+    def _admits_probe(self, streak: FailureStreak, attempt: Attempt) -> bool:
         return (
             self.admits_probes
             and streak.count >= self.max
@@ -111,17 +134,17 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
         streak = tracker.get("")
         if streak is None or streak.count < self.max or not self._is_covered(streak, attempt):
             return
-        if self._is_next_probe(streak, attempt):
+        if self._admits_probe(streak, attempt):
             streak.probes.begin(attempt)
             attempt.add_limit_note(self.id, streak)
         else:  # approved, or admitted by the mode `observe`
-            streak.probes.refuse(attempt)
+            streak.probes.refuse(attempt, self.probe_timeout)
 
     def refuse(self, tracker: FailureStreaks, attempt: Attempt) -> None:
         """Count a refusal, unless the limit refused nothing but advised on a probe."""
         streak = tracker.get("")
-        if streak is not None and not self._is_next_probe(streak, attempt):
-            streak.probes.refuse(attempt)
+        if streak is not None and not self._admits_probe(streak, attempt):
+            streak.probes.refuse(attempt, self.probe_timeout)
 
     def release(self, tracker: FailureStreaks, attempt: Attempt) -> None:
         """Let another call be the probe."""
@@ -130,25 +153,34 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
             streak.probes.end(attempt)
 
     def cancel(self, tracker: FailureStreaks, attempt: Attempt) -> None:
-        """Let another call be the probe."""
-        self.release(tracker, attempt)
+        """Let another call be the probe, but not sooner than after a failed one."""
+        streak = attempt.limit_notes.get(self.id)
+        if streak is not None and streak.probes.probe is attempt:
+            streak.probes.end(attempt)
+            streak.probes.fail()
 
     def complete(self, tracker: FailureStreaks, attempt: Attempt, outcome: Outcome) -> None:
         """End the streak with a success; continue it with a failure, or begin another."""
+        probed = attempt.limit_notes.get(self.id)
+        is_probe = probed is not None and probed.probes.probe is attempt  # no later one began
         self.release(tracker, attempt)
         if outcome.state == "pending" or outcome.harness_flagged:
             return
-        if outcome.ok or (self.signature and outcome.signature != self.signature):
+        streak = tracker.get("")
+        holds = streak is not None and self.until == "progress" and streak.count >= self.max
+        if outcome.ok:
+            if outcome.advancing or not holds:
+                tracker.clear()
+            return
+        if self.signature and outcome.signature != self.signature and not holds:
             tracker.clear()
             return
-        streak = tracker.get("")
         if streak is None or (
-            self.same_error and outcome.error_fingerprint != streak.error_fingerprint
+            self.same_error and outcome.error_fingerprint != streak.error_fingerprint and not holds
         ):
             streak = tracker[""] = FailureStreak(outcome.error_fingerprint)
         self._add(streak.tools, attempt.full_name)
-        is_probe = attempt.limit_notes.get(self.id) is streak
-        streak.probes.add_failure(attempt, self.max_names, is_probe=is_probe)
+        streak.probes.add_failure(attempt, self.max_names, is_probe=is_probe and streak is probed)
         if attempt.batch in streak.batches:
             return
         if attempt.batch:

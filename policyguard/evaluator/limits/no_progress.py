@@ -91,7 +91,7 @@ class NoProgressChecker(LimitChecker, eq=False, kw_only=True):
             del tracker[next(iter(tracker))]
 
     def allow_retry(self, tracker: Streaks, subject: str) -> None:
-        """Let a tool try once more, since another has advanced."""
+        """Let a tool try once more."""
         streak = tracker.get(subject)
         if streak is not None:
             streak.count = min(streak.count, self.max - 1)

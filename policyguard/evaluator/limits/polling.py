@@ -19,7 +19,8 @@ class PollState(msgspec.Struct, eq=False):
     """One polled call: when it was last admitted, and how often its result stayed the same.
 
     `wait` is how long its last result asks to wait (ns), `seq` numbers its completion. `in_flight`
-    polls have no result; they count as unchanged, since a host may never report them.
+    polls have no result; they count as unchanged, since a host may never report them, or cancel
+    each.
     """
 
     admitted_at: int | None = None
@@ -132,11 +133,6 @@ class PollingChecker(LimitChecker, eq=False, kw_only=True):
         """Allow the poll at once."""
         poll: PollState = attempt.limit_notes[self.id]
         poll.admitted_at = None
-        poll.in_flight = max(0, poll.in_flight - 1)
-
-    def cancel(self, tracker: Polls, attempt: Attempt) -> None:
-        """Count the poll no longer as unchanged."""
-        poll: PollState = attempt.limit_notes[self.id]
         poll.in_flight = max(0, poll.in_flight - 1)
 
 

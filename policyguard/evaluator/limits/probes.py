@@ -16,7 +16,8 @@ class ProbeSchedule(msgspec.Struct, eq=False):
     `tried` are the fingerprints that failed in the streak; of more than `max_tried` every call
     counts as tried. `probe` is the latest probe while it has no outcome, `batch` its batch. As many
     attempts are refused before the next probe (`refused`) as probes have failed (`failed`); the
-    parallel calls of one batch are one refusal, and none if one of them is the probe.
+    parallel calls of one batch are one refusal, and none if one of them is the probe. A probe
+    without an answer (cancelled, or never reported) has failed.
     """
 
     tried: dict[str, None] = msgspec.field(default_factory=dict)
@@ -28,10 +29,11 @@ class ProbeSchedule(msgspec.Struct, eq=False):
 
     def is_due(self, attempt: Attempt, max_tried: int, timeout: int) -> bool:
         """Whether an attempt may be the next probe. One in flight is given up after `timeout`."""
+        failed = self.failed + (self.probe is not None)
         return (
             attempt.fingerprint not in self.tried
             and len(self.tried) < max_tried
-            and self.refused >= self.failed
+            and self.refused >= failed
             and not (attempt.batch and attempt.batch == self.batch)
             and not self.is_probing(attempt.at, timeout)
         )
@@ -47,11 +49,15 @@ class ProbeSchedule(msgspec.Struct, eq=False):
 
     def begin(self, attempt: Attempt) -> None:
         """Take an admitted attempt as the probe."""
+        if self.probe is not None:
+            self.fail()
         self.probe = attempt
         self.batch = attempt.batch
 
-    def refuse(self, attempt: Attempt) -> None:
-        """Count a refused attempt."""
+    def refuse(self, attempt: Attempt, timeout: int) -> None:
+        """Count a refused attempt, unless it only came before the probe's outcome."""
+        if self.is_probing(attempt.at, timeout):
+            return
         if not attempt.batch or attempt.batch not in (self.batch, self.refused_batch):
             self.refused += 1
         self.refused_batch = attempt.batch
@@ -61,10 +67,14 @@ class ProbeSchedule(msgspec.Struct, eq=False):
         if self.probe is attempt:
             self.probe = None
 
+    def fail(self) -> None:
+        """Note that a probe has failed: the next waits longer."""
+        self.failed += 1
+        self.refused = 0
+
     def add_failure(self, attempt: Attempt, max_tried: int, *, is_probe: bool) -> None:
         """Note a call that failed in the streak."""
         if len(self.tried) < max_tried:
             self.tried[attempt.fingerprint] = None
         if is_probe:
-            self.failed += 1
-            self.refused = 0
+            self.fail()

@@ -143,9 +143,9 @@ def _count_unchanged(
 ) -> int:
     """Count the calls at the end that share one result, nothing changed since.
 
-    A call in flight counts among results, since a host may never report it, and an agent may ask
-    for the same call many times at once. Retries after a harness failure or a cancellation do
-    not count: other limits bound them.
+    A call without a result counts among results: a host may never report it, or cancel each, and
+    an agent may ask for the same call many times at once. Retries after a harness failure do not
+    count: other limits bound them.
     """
     count = 0
     result = None

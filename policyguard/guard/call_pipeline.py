@@ -146,7 +146,8 @@ class CallPipeline(KnownCalls):
                         self._advice.add(attempt.batch or decision.id, decision.message)
             except (JournalError, StoreError) as error:
                 return self._handle_write_error(decision, attempt, error, ancestor_events)
-        return guard_state.repairs.report(decision) if guard_state.repairs.pending else decision
+        reports = guard_state.host_reports
+        return reports.report(decision) if reports.pending else decision
 
     @property
     def _allow_on_error(self) -> bool:

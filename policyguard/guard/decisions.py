@@ -84,7 +84,9 @@ def _block_closed(text: str, remedy: str) -> Evaluation:
     return _block(violation, EvalError("session/closed", f"{text}: {remedy}"))
 
 
-NOTHING_REPORTED = "no call has been reported; call `record` after each call"
+NOTHING_REPORTED = EvalError(
+    "session/unreported", "no call has been reported; call `record` after each call"
+)
 _UNREPORTED = EvalError(
     "session/unreported",
     "no call has been reported, so all count as unchanged; call `record` after each call",

@@ -89,7 +89,7 @@ class Guard:
         self._journal: Journal | None = None
         if store is not None:
             now = min(now, self._steady_clock.read()[0])
-            self._journal = open_journal(compiled, store, location, now, self._state.repairs)
+            self._journal = open_journal(compiled, store, location, now, self._state.host_reports)
         quotas = store.quotas if store is not None else None
         self._shared_budgets = self._state.shared_budgets = open_shared_budgets(
             quotas, self._evaluator, self._state.evaluator_state.ledger

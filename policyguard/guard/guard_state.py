@@ -13,11 +13,10 @@ from policyguard.evaluator.evaluator_state import EvaluatorState, TransitionHook
 from policyguard.evaluator.fold import fold, rebuild
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard import decisions
-from policyguard.guard.host_log import warn
+from policyguard.guard.host_reports import HostReports
 from policyguard.guard.learning.learner import Learner
 from policyguard.guard.learning.progress_tracker import ProgressTracker
 from policyguard.guard.learning.radius_limiter import RadiusLimiter
-from policyguard.guard.repairs import RepairReports
 from policyguard.guard.shared_budgets import SharedBudgets
 from policyguard.learned.constraint_set import ConstraintSet, constraint_id
 from policyguard.model.constraint import Observation
@@ -50,7 +49,7 @@ class GuardState(TransitionHooks):
             build_redactor(compiled.policy),
         )
         self.shared_budgets: SharedBudgets | None = None
-        self.repairs = RepairReports()
+        self.host_reports = HostReports()
         self._is_rebuilding = False
 
     def fold(self, event: Event) -> None:
@@ -143,11 +142,11 @@ class GuardState(TransitionHooks):
             self.shared_budgets.refund(attempt)
 
     def on_abandoned(self, attempt: Attempt, at: int | None) -> None:
-        """Count what shared budgets reserved for the call as used; warn where none is reported."""
+        """Count what shared budgets reserved for the call as used, and tell a silent host."""
         session = attempt.session
         is_first = attempt.id not in session.in_flight and not session.given_up
         if is_first and not session.state_changes.seq:
-            warn(f"session {session.id!r}: {decisions.NOTHING_REPORTED}")
+            self.host_reports.add(session.id, decisions.NOTHING_REPORTED)
         if self.shared_budgets is not None:
             self.shared_budgets.abandon(attempt, at)
 

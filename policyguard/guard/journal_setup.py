@@ -11,7 +11,7 @@ import msgspec
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.messages import redact_patterns
 from policyguard.guard.host_log import warn
-from policyguard.guard.repairs import RepairReports
+from policyguard.guard.host_reports import HostReports
 from policyguard.journal.chain import Hasher, read_key
 from policyguard.journal.findings import format_time
 from policyguard.journal.journal import Journal
@@ -73,13 +73,13 @@ def open_journal(
     store: Store,
     location: JournalLocation,
     now: int,
-    repairs: RepairReports,
+    host_reports: HostReports,
 ) -> Journal | None:
     """Open the journal of a policy; None if the policy keeps none, or there is no folder.
 
     `ValueError` if there is none and a key is given. Journals older than `journal.keep_for`
-    at `now` (ns) are removed, and those beyond `bounds.journals`. `repairs` gets what opening a
-    journal repairs.
+    at `now` (ns) are removed, and those beyond `bounds.journals`. `host_reports` gets what
+    opening a journal repairs.
     """
     folder, key = location.folder, location.key
     policy = compiled.policy
@@ -119,7 +119,7 @@ def open_journal(
         max_field_bytes=policy.bounds.argument_bytes,
         max_open_files=min(policy.bounds.sessions, _max_open_files()),
         key=key,
-        on_finding=repairs.note,
+        on_finding=host_reports.add_repair,
     )
 
 

@@ -50,8 +50,8 @@ def test_the_host_is_warned_where_no_limit_counts_calls_in_flight(
 ) -> None:
     session = Guard.load("narrowing").session("s")
     with caplog.at_level(logging.WARNING, "policyguard"):
-        for _ in range(1100):
-            session.check("bash", {"command": "make"})
+        decisions = [session.check("bash", {"command": f"make {n}"}) for n in range(1100)]
+    assert [error.id for one in decisions for error in one.errors] == ["session/unreported"]
     assert len(caplog.records) == 1
     assert "call `record`" in caplog.text
 

@@ -60,7 +60,7 @@ class Attempt(msgspec.Struct, eq=False):
     `wall` is the wall clock's time (ns) at the check, then at the result, where that is not the
     call's own.
     `is_held`: the guard itself runs the call, and will report its end. `is_given_up`: it was taken
-    for unreported, and its slots were freed.
+    for unreported, and its slots were freed. `is_reduced`: its arguments were forgotten since.
     """
 
     tool: str
@@ -100,6 +100,7 @@ class Attempt(msgspec.Struct, eq=False):
     _activation: Activation | None = None
     is_held: bool = False
     is_given_up: bool = False
+    is_reduced: bool = False
     _is_completed: bool = False
 
     @property
@@ -152,6 +153,12 @@ class Attempt(msgspec.Struct, eq=False):
             self._activation = None
         if self.errors:
             self.errors = ()
+
+    def reduce(self) -> None:
+        """Forget what may be large: the arguments, and what was found in them."""
+        self.args, self.targets, self._activation = {}, (), None
+        self.tags = self.hints = self.estimate = self.previous = EMPTY
+        self.is_reduced = True
 
     def sanitize_reason(self, reason: Exception | str) -> str:
         """Make a reason fit to be shown: it may quote the arguments."""

@@ -129,7 +129,7 @@ class BoundPlan:
         )
 
     def limits_awaiting_probe(self, at: int | None) -> frozenset[str]:
-        """Return the limits that refuse calls until a probe has returned: nobody insists there."""
+        """Return the limits that refuse calls only until a probe has returned."""
         return frozenset(
             limit.id for limit, tracker in self.limits if tracker and limit.is_probing(tracker, at)
         )

@@ -27,9 +27,9 @@ class SessionState:
     `cel_session` holds its counters, which expressions see as `session`. `trackers` hold what
     limits count in the session, `turn_trackers` in the turn. `in_flight` are admitted calls without
     a result, `timed_out` those whose time is over and that still run, `given_up` those that were
-    taken for unreported: a late result finds them there, unless there were too many
-    (`has_forgotten_calls`). `refused_attempts` count the turn's refusals, by limit. `active_limits`
-    are those that count more than admissions.
+    taken for unreported, and `reduced` older ones without their arguments: a late result finds them
+    there, unless there were too many (`has_forgotten_calls`). `refused_attempts` count the turn's
+    refusals, by limit. `active_limits` are those that count more than admissions.
     `usage_keys` and `turn_usage_keys` are the budgets and keys that end with the session and turn.
     `confirmed_constraints` has, by constraint, the completion that last taught it;
     `search_progress` is the learning side's own.
@@ -61,6 +61,7 @@ class SessionState:
         "parent",
         "plans_by_tool",
         "previous_args",
+        "reduced",
         "refused_attempts",
         "scope_keys",
         "search_progress",
@@ -104,6 +105,7 @@ class SessionState:
         self.in_flight: dict[str, Attempt] = {}
         self.timed_out: dict[str, Attempt] = {}
         self.given_up: dict[str, Attempt] = {}
+        self.reduced: dict[str, Attempt] = {}
         self.has_forgotten_calls = False
         self.successes = 0
         self.refused_attempts: dict[str, RefusedAttempts] = {}
@@ -152,7 +154,16 @@ class SessionState:
     def find_unreported(self, call: str) -> Attempt | None:
         """Return an admitted call without a result, in flight or given up; None if unknown."""
         attempt = self.in_flight.get(call)
-        return self.given_up.get(call) if attempt is None and self.given_up else attempt
+        if attempt is None and (self.given_up or self.reduced):
+            return self.given_up.get(call) or self.reduced.get(call)
+        return attempt
+
+    def remove_unreported(self, attempt: Attempt) -> None:
+        """Note that a call has its result."""
+        if not attempt.is_given_up:
+            del self.in_flight[attempt.id]
+        else:
+            del (self.reduced if attempt.is_reduced else self.given_up)[attempt.id]
 
     def add_usage(self, tokens: int, cost: float) -> None:
         """Count tokens and cost. An invalid amount counts as more than any rule allows."""

@@ -110,7 +110,7 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
     attempt, event, outcome = result.attempt, result.report, result.outcome
     session, at = attempt.session, attempt.completed_at
     advance_clock(session, at)
-    del (session.given_up if attempt.is_given_up else session.in_flight)[attempt.id]
+    session.remove_unreported(attempt)
     state_changes = session.state_changes
     entry = attempt.window_entry
     entry.seq = state_changes.seq = state_changes.seq + 1
@@ -279,6 +279,7 @@ def abandon_calls(
     session.in_flight.clear()
     session.timed_out.clear()
     session.given_up.clear()
+    session.reduced.clear()
 
 
 def _lift_progress_bans(session: SessionState, outcome: Outcome) -> None:
@@ -339,14 +340,20 @@ def _not_held(calls: Mapping[str, Attempt]) -> Iterator[Attempt]:
 
 
 def _give_up(evaluator: Evaluator, state: EvaluatorState, attempt: Attempt, at: int | None) -> None:
-    """Take a call for unreported. As many are remembered as may be in flight."""
+    """Take a call for unreported. As many are kept whole as may be in flight."""
     session = attempt.session
     del session.in_flight[attempt.id]
     _abandon(evaluator, state, attempt, at)
     given_up = session.given_up
     given_up[attempt.id] = attempt
-    if len(given_up) > evaluator.bounds.in_flight:
-        del given_up[next(iter(given_up))]
+    bounds, reduced = evaluator.bounds, session.reduced
+    if len(given_up) > bounds.in_flight:
+        oldest = given_up.pop(next(iter(given_up)))
+        oldest.reduce()
+        reduced[oldest.id] = oldest
+    if len(given_up) + len(reduced) > bounds.given_up:
+        kept = reduced or given_up
+        del kept[next(iter(kept))]
         session.has_forgotten_calls = True
 
 

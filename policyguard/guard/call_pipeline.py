@@ -208,7 +208,7 @@ class CallPipeline(KnownCalls):
             result = evaluator.evaluate_result(attempt, event, self._state.clamp_time(event.at))
             if attempt.is_given_up:
                 attempt.errors = (*attempt.errors, decisions.LATE_RESULT)
-            observations = guard._state.observe(result)
+            observations = () if attempt.is_reduced else guard._state.observe(result)
             if observations:
                 result.observations = observations
             if not observations or guard._constraint_sync is None:

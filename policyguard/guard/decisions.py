@@ -103,9 +103,9 @@ LATE_RESULT = EvalError(
     "result, cost and tokens count from now on",
 )
 FORGOTTEN_CALL = EvalError(
-    "bounds/in_flight",
+    "bounds/given_up",
     "the result counts nowhere: it was reported before, or the call is one of too many unreported "
-    "ones; report calls when they end, or raise `bounds.in_flight`",
+    "ones; report calls when they end, or raise `bounds.given_up`",
 )
 
 

@@ -1,4 +1,4 @@
-"""What a host is told with the next decision of a session. The log has it at once."""
+"""Errors for the host that come with the next decision of a session, and in the log at once."""
 
 from __future__ import annotations
 

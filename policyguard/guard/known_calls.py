@@ -45,6 +45,7 @@ class KnownCalls:
             searched: list[Iterable[Attempt]] = [state.in_flight.values()]
             if not in_flight_only:
                 searched += [self._suspended.values(), reversed(state.given_up.values())]
+                searched.append(reversed(state.reduced.values()))
             found = (one.id for one in chain(*searched) if one.host_call == host_call)
             return next(found, None) if host_call else None
 

@@ -285,7 +285,8 @@ class Bounds(PolicyStruct, frozen=True, kw_only=True):
     """Caps on what policyguard itself keeps. The least recently used goes first.
 
     `in_flight` caps a session's admitted calls without a result; one without for `unreported`
-    nanoseconds is given up. A cancelled async call has `cleanup` (nanoseconds) to end.
+    nanoseconds is given up, and up to `given_up` of those are kept. A cancelled async call has
+    `cleanup` (nanoseconds) to end.
     `window_entries` and `budget_keys` are per window and per budget.
     """
 
@@ -293,6 +294,7 @@ class Bounds(PolicyStruct, frozen=True, kw_only=True):
     journals: PositiveInt
     plans: PositiveInt
     in_flight: PositiveInt
+    given_up: PositiveInt
     unreported: int
     cleanup: int
     window_entries: PositiveInt

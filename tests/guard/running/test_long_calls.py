@@ -18,7 +18,7 @@ HOUR = 3600 * 10**9
 POLICY = """
 policyguard: 1
 name: long calls
-bounds: {in_flight: 4}
+bounds: {in_flight: 4, given_up: 6}
 limits: {tools: {timed: {timeout: 9h}}}
 budgets:
   one: {tools: [timed, untimed], concurrent: 1}
@@ -138,11 +138,22 @@ def test_late_result_counts_and_says_so(session: Session, clock: Clock) -> None:
 
 
 def test_forgotten_result_says_that_it_does_not_count(session: Session) -> None:
-    decisions = [session.check("pay", {"n": number}) for number in range(9)]
+    decisions = [session.check("pay", {"n": number}) for number in range(11)]
     first, second = (session.record(one, result="paid", cost=1) for one in decisions[:2])
     assert not first.counted
-    assert "`bounds.in_flight`" in first.errors[0].error
+    assert "`bounds.given_up`" in first.errors[0].error
     assert second.counted
+
+
+def test_a_call_whose_arguments_are_forgotten_is_still_charged(session: Session) -> None:
+    decisions = [session.check("pay", {"n": number}, call=f"h{number}") for number in range(10)]
+    state = session.guard._state.evaluator_state.sessions["a"]
+    assert [len(kept) for kept in (state.in_flight, state.given_up, state.reduced)] == [4, 4, 2]
+    assert not any(attempt.args for attempt in state.reduced.values())
+    assert session.record("h0", result="paid", cost=4).counted
+    assert session.record(decisions[1], result="paid", cost=6).counted
+    assert not session.check("pay")
+    assert not state.reduced
 
 
 def test_call_of_a_session_that_was_closed_can_be_given_up(

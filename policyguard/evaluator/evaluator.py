@@ -26,6 +26,7 @@ from policyguard.model.effect import Effect
 from policyguard.model.errors import ExpressionError, NonPlainArgumentsError
 from policyguard.model.event import Charge, Completed
 from policyguard.model.policy import Bounds
+from policyguard.model.tool_name import full_name_alias
 
 HALTED = "session/halted"
 """The violation of any call in a session that is halted, or whose ancestor is."""
@@ -57,8 +58,9 @@ CallIdentity = tuple[str, str, tuple[float, ...]]
 class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     """A compiled policy.
 
-    `plan` looks up the plan of a tool, server, agent and classes, `plan_for_tool` that of a tool
-    whose calls all have the same classes, `candidates` the classes of other tools. `identify`
+    `plan` looks up the plan of a tool, server, agent, classes and alias (`full_name_alias`),
+    `plan_for_tool` that of a tool whose calls all have the same classes, `candidates` the classes
+    of other tools. `identify`
     returns a call's identity or raises `ArgumentsError`; `within_tolerance` compares tolerant
     numbers. `refusal_limits` are the ids of the limits of that kind.
     """
@@ -68,9 +70,9 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     observe_only: bool
     allow_on_internal_error: bool
     bounds: Bounds
-    candidates: Callable[[str, str], ClassCandidates]
-    plan: Callable[[str, str, str, tuple[str, ...]], Plan]
-    plan_for_tool: Callable[[str, str, str], Plan | None]
+    candidates: Callable[[str, str, str], ClassCandidates]
+    plan: Callable[[str, str, str, tuple[str, ...], str], Plan]
+    plan_for_tool: Callable[[str, str, str, str], Plan | None]
     identify: Callable[[str, str, dict[str, Any]], CallIdentity]
     within_tolerance: Callable[[tuple[float, ...], tuple[float, ...]], bool]
     activation_context: ActivationContext
@@ -109,9 +111,10 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         attempt.fingerprint = fingerprint
         if self.reads_call_details:
             self._find_call_details(session, attempt)
-        bound_plan = session.plans_by_tool.get((server, tool) if server else tool)
+        name = (server, tool, attempt.host_tool) if server else tool
+        bound_plan = session.plans_by_tool.get(name)
         if bound_plan is None:
-            bound_plan = self._bind_plan(session, attempt)
+            bound_plan = self._bind_plan(session, attempt, name)
         attempt.bound_plan = bound_plan
         plan = bound_plan.plan
         attempt.class_ = plan.class_
@@ -126,16 +129,19 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         if self.activation_context.extract_targets is not None:
             attempt.targets = self.activation_context.extract_targets(attempt.args)
 
-    def _bind_plan(self, session: SessionState, attempt: Attempt) -> BoundPlan:
+    def _bind_plan(
+        self, session: SessionState, attempt: Attempt, name: str | tuple[str, str, str]
+    ) -> BoundPlan:
         """Find a call's plan by its tool, or by the classes that its arguments make it."""
         tool, server = attempt.tool, attempt.server
-        plan = self.plan_for_tool(tool, server, session.agent)
+        alias = full_name_alias(tool, server, attempt.host_tool)
+        plan = self.plan_for_tool(tool, server, session.agent, alias)
         if plan is not None:
             bound_plan = session.bind_plan(plan)
-            session.plans_by_tool[(server, tool) if server else tool] = bound_plan
+            session.plans_by_tool[name] = bound_plan
             return bound_plan
-        classes = self.candidates(tool, server).classify(attempt)
-        return session.bind_plan(self.plan(tool, server, session.agent, classes))
+        classes = self.candidates(tool, server, alias).classify(attempt)
+        return session.bind_plan(self.plan(tool, server, session.agent, classes, alias))
 
     def _find_plan_details(self, attempt: Attempt, plan: Plan) -> None:
         """Find what only some kinds of calls have."""

@@ -17,6 +17,7 @@ from policyguard.evaluator.session_state import SessionState
 from policyguard.model.effect import Effect
 from policyguard.model.event import Admitted, Refused
 from policyguard.model.outcome import Outcome
+from policyguard.model.tool_name import full_name_alias
 
 
 def attempt_from_event(session: SessionState, event: Admitted | Refused, at: int | None) -> Attempt:
@@ -41,8 +42,9 @@ def attempt_from_event(session: SessionState, event: Admitted | Refused, at: int
 
 def find_plan(evaluator: Evaluator, session: SessionState, event: Admitted | Refused) -> Plan:
     """Return the plan of a recorded attempt."""
-    tool, server, _ = event.tool_name
-    return evaluator.plan(tool, server, session.agent, event.all_classes)
+    tool, server, host_tool = event.tool_name
+    alias = full_name_alias(tool, server, host_tool)
+    return evaluator.plan(tool, server, session.agent, event.all_classes, alias)
 
 
 def restore_attempt(session: SessionState, event: Admitted | Refused, plan: Plan) -> Attempt:

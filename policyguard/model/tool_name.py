@@ -20,19 +20,27 @@ def parse_tool_name(name: str, server: str = "", own_name: str = "") -> ToolName
     """Return a tool's name as calls, recordings and policies have it.
 
     `own_name` is the tool's name on its server, where the host knows it. Otherwise a full name is
-    split: not one without server or tool, nor one with another server than the given.
+    split, unless it lacks server or tool. The server that the host gives is the server's name.
     """
     if own_name and server:
         return ToolName(own_name, server, "" if own_name == name else name)
     if not name.startswith(MCP_PREFIX):
         return ToolName(name, server, "")
-    if server:
-        tool = name.removeprefix(join_tool_name("", server)) or name
+    prefix = join_tool_name("", server)
+    if server and name.startswith(prefix):
+        alias, tool = server, name[len(prefix) :]
     else:
-        server, _, tool = name[len(MCP_PREFIX) :].partition("__")
-        if not (server and tool):
-            tool, server = name, ""
-    return ToolName(tool, server, "" if tool == name else name)
+        alias, _, tool = name[len(MCP_PREFIX) :].partition("__")
+    if not (alias and tool):
+        return ToolName(name, server, "")
+    return ToolName(tool, server or alias, name)
+
+
+def full_name_alias(tool: str, server: str, host_tool: str) -> str:
+    """Return the full name that the host used, if it names another server; otherwise empty."""
+    if not host_tool.startswith(MCP_PREFIX) or host_tool == join_tool_name(tool, server):
+        return ""
+    return host_tool
 
 
 def join_tool_name(tool: str, server: str) -> str:

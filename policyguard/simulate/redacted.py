@@ -25,6 +25,7 @@ from policyguard.model.errors import ExpressionError
 from policyguard.model.event import Admitted, Completed, Refused
 from policyguard.model.limits import Limit, RepeatLimit
 from policyguard.model.policy import Policy
+from policyguard.model.tool_name import ToolName, full_name_alias
 
 _KEPT_FIELDS = ("tool", "server", "class", "classes", "agent", "session", "batch", "tags", "hints")
 """Fields of `call` that a journal always keeps."""
@@ -94,7 +95,7 @@ class PartialEvaluator:
 
     def assess(self, event: Admitted | Refused, agent: str) -> Applicability:
         """Return which entries may apply to a call, and which of them can be decided."""
-        plans = self._plans(event.tool, event.server, agent)
+        plans = self._plans(event.tool_name, agent)
         applicable, undecidable = self._applicable(plans, identified=bool(event.fingerprint))
         if event.args is not None:
             return Applicability(
@@ -112,11 +113,13 @@ class PartialEvaluator:
             plans=plans,
         )
 
-    def _find_plans(self, tool: str, server: str, agent: str) -> tuple[Plan, ...]:
+    def _find_plans(self, name: ToolName, agent: str) -> tuple[Plan, ...]:
         """Return the plans for the classes that a call of the tool may have."""
-        candidates = self._evaluator.candidates(tool, server)
+        tool, server, host_tool = name
+        alias = full_name_alias(tool, server, host_tool)
+        candidates = self._evaluator.candidates(tool, server, alias)
         return tuple(
-            self._evaluator.plan(tool, server, agent, classes)
+            self._evaluator.plan(tool, server, agent, classes, alias)
             for classes in dict.fromkeys(candidates.extremes())
         )
 

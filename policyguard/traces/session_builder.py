@@ -1,15 +1,15 @@
 """Conversion of one recorded session into events that keep the rules of the event model.
 
 A turn comes before the first call, call ids are unique in the session, the parallel calls of a
-message are one batch, and each call has at most one `Completed`, exactly one if the agent has
-moved on.
+message are one batch, and each call has at most one `Completed`. Where a format records results
+that are late or lost, a call also has one once the agent has moved on.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -69,7 +69,8 @@ class ImportedCall(msgspec.Struct, frozen=True):
 class ImportedResult(msgspec.Struct, frozen=True):
     """A result as recorded. An empty `call` answers the oldest open call.
 
-    A pending result has neither succeeded nor failed: its command is still running.
+    A pending result has neither succeeded nor failed: its command is still running. Of a cancelled
+    call, which was stopped from outside, `ok` is None.
     """
 
     call: str
@@ -80,7 +81,7 @@ class ImportedResult(msgspec.Struct, frozen=True):
     error: str | None = None
     exit_code: int | None = None
     duration: float | None = None
-    is_pending: bool = False
+    state: Literal["", "pending", "cancelled"] = ""
 
 
 class SessionBuilder:
@@ -142,6 +143,17 @@ class SessionBuilder:
         if tokens or cost:
             yield Spent(self.session, at, tokens=tokens, cost=cost)
 
+    def cancel_open_calls(self, at: int | None) -> Iterator[Event]:
+        """Complete the open calls as cancelled: the user stopped the agent."""
+        for call in self._open_calls:
+            yield Completed(self.session, at, call=call, state="cancelled")
+        self.drop_open_calls()
+
+    def drop_open_calls(self) -> None:
+        """Wait no longer for results of the open calls: they were never reported."""
+        self._open_calls.clear()
+        self._open_by_id.clear()
+
     def add_calls(self, calls: Sequence[ImportedCall]) -> Iterator[Event]:
         """Yield all calls of one message, after completing the calls that are still open."""
         if not calls:
@@ -155,8 +167,7 @@ class SessionBuilder:
         """Complete the open calls without a result: the agent has moved on."""
         for call in self._open_calls:
             yield Completed(self.session, call=call, provenance="unknown")
-        self._open_calls.clear()
-        self._open_by_id.clear()
+        self.drop_open_calls()
 
     def new_batch(self) -> str:
         """Return a new name for the parallel calls of one message."""
@@ -202,7 +213,7 @@ class SessionBuilder:
             error=result.error,
             exit_code=result.exit_code,
             duration=result.duration,
-            state="pending" if result.is_pending else "",
+            state=result.state,
         )
 
     @property

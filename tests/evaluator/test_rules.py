@@ -74,7 +74,7 @@ def test_prefilter_keeps_every_rule_that_can_fire(
 
 def test_tools_with_the_same_rules_share_their_prefilter(policy: CompiledPolicy) -> None:
     first, second, other = (
-        policy.evaluator.plan(tool, "", "", ()).rules for tool in ("a", "b", "always")
+        policy.evaluator.plan(tool, "", "", (), "").rules for tool in ("a", "b", "always")
     )
     assert first is second
     assert first is not other

@@ -72,7 +72,7 @@ def test_admitted_state_change_ends_a_repetition(guard: ReplayGuard) -> None:
 
 def test_no_limit_can_fire_on_a_new_call(guard: ReplayGuard) -> None:
     session = _start(guard)
-    plans = [guard._evaluator.plan("list", "", "", ())]
+    plans = [guard._evaluator.plan("list", "", "", (), "")]
     assert not session.can_fire(_call(1, "list"), plans)
     session.check(_call(1, "list"))
     session.record(Completed("s", 1 * SECOND, "c1", text="x"))

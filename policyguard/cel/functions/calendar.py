@@ -51,6 +51,14 @@ def _load_zone(name: str) -> tzinfo:
     raise OperationError("invalid-argument", f"{quote_short(name)} is not a time zone")
 
 
+def check_zone(name: str) -> None:
+    """Raise `ValueError` if `name` is not a time zone."""
+    try:
+        _load_zone(name)
+    except OperationError as error:
+        raise ValueError(str(error)) from None
+
+
 def parse_zone(name: Any) -> tzinfo:
     """Return the time zone called `name`."""
     if name.__class__ is not str:

@@ -102,7 +102,10 @@ def _sizes() -> Iterator[Function]:
 def _getters() -> Iterator[Function]:
     for name, implementation in calendar.GETTERS.items():
         yield Function(name, TIMESTAMP, (), INT, implementation)
-        yield Function(name, TIMESTAMP, (STRING,), INT, implementation)
+        check = calendar.check_zone
+        yield Function(
+            name, TIMESTAMP, (STRING,), INT, implementation, check, requires_literal=False
+        )
         if name in calendar.DURATION_GETTERS:
             yield Function(name, DURATION, (), INT, implementation)
 

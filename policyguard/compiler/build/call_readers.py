@@ -10,6 +10,7 @@ ArgumentReader = Callable[[dict[str, Any]], Any]
 
 TARGETS_HINT = "name the arguments that hold targets: `classify: {targets: [path, paths]}`"
 """What to do if something needs targets, and the policy defines none."""
+_JSON_STARTS = ("{", "[")
 
 
 def command_reader(names: tuple[str, ...]) -> ArgumentReader:
@@ -21,10 +22,14 @@ def command_reader(names: tuple[str, ...]) -> ArgumentReader:
     find_values = _argument_finder(names)
 
     def derive(args: dict[str, Any]) -> str:
-        commands = (
-            value if isinstance(value, str) else " ".join(_read_texts(value))
-            for value in find_values(args)
-        )
+        commands: list[str] = []
+        for value in find_values(args):
+            if not isinstance(value, str):
+                commands.append(" ".join(_read_texts(value)))
+                continue
+            commands.append(value)
+            if (parsed := _parse_json(value)) is not None:
+                commands.append(" ".join(_read_texts(parsed)))
         return "\n".join(command for command in commands if command and not command.isspace())
 
     return derive
@@ -42,8 +47,11 @@ def targets_reader(names: tuple[str, ...]) -> Callable[[dict[str, Any]], tuple[s
         found: list[str] = []
         for value in find_values(args):
             if isinstance(value, str):
-                found.append(value)
-            elif value is not None:
+                parsed = _parse_json(value)
+                if parsed is None or "{" in value:  # of objects, not all texts are targets
+                    found.append(value)
+                value = parsed
+            if value is not None:
                 found += _read_texts(value, find_values)
         return tuple(found)
 
@@ -57,27 +65,77 @@ def _argument_finder(names: tuple[str, ...]) -> Callable[[dict[str, Any]], list[
     def find_values(args: dict[str, Any]) -> list[Any]:
         values = []
         for name, path in paths:
-            if name in args:
-                values.append(args[name])
-            if len(path) > 1:
-                values += _descend(args, path)
+            if len(path) == 1:
+                if name in args:
+                    values.append(args[name])
+                continue
+            values += _descend({key: args[key] for key in _ends(path) if key in args}, path)
         return values
 
     return find_values
 
 
+def _ends(path: tuple[str, ...]) -> dict[str, int]:
+    """Return the keys that may begin a path, with their lengths: `a` and `a.b`."""
+    return {".".join(path[:length]): length for length in range(1, len(path) + 1)}
+
+
 def _descend(value: Any, path: tuple[str, ...]) -> Iterator[Any]:
-    """Yield the values at a path of fields; a list on the way means each of its items."""
+    """Yield the values at a path of fields, in order.
+
+    Lists and maps on the way stand for each of their items, text for the JSON in it. Text that
+    begins like JSON and cannot be parsed is a value itself.
+    """
     pending = [(value, path)]
     while pending:
         item, rest = pending.pop()
         if not rest:
             yield item
         elif isinstance(item, dict):
-            if rest[0] in item:
-                pending.append((item[rest[0]], rest[1:]))
+            pending.extend(reversed([*_read_map(item, rest)]))
         elif isinstance(item, (list, tuple)):
             pending.extend((one, rest) for one in reversed(item))
+        elif isinstance(item, str) and item.lstrip().startswith(_JSON_STARTS):
+            parsed = _parse_json(item)
+            pending.append((item, ()) if parsed is None else (parsed, rest))
+
+
+def _read_map(item: dict[str, Any], path: tuple[str, ...]) -> Iterator[tuple[Any, tuple[str, ...]]]:
+    """Yield the values in which a path continues, and keys that are paths or name an object."""
+    ends = _ends(path)
+    for key, value in item.items():
+        if key in ends:
+            yield value, path[ends[key] :]
+            continue
+        parsed = _parse_json(value) if isinstance(value, str) else value
+        is_container = isinstance(parsed, (dict, list, tuple))
+        if "/" in key or "\\" in key or (is_container and not _is_plain(key)):
+            yield key, ()
+        if is_container:
+            yield parsed, path
+
+
+def _is_plain(key: str) -> bool:
+    """Return whether a key is a field's name or an index."""
+    return key.isidentifier() or key.isdecimal()
+
+
+def _parse_json(text: str) -> Any:
+    """Return the object or list that a text holds as JSON; None if it does not.
+
+    An object with a repeated key is a list of objects, because parsers differ in which they take.
+    """
+    if not text.lstrip().startswith(_JSON_STARTS):
+        return None
+    try:
+        return json.loads(text, object_pairs_hook=_join_pairs)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _join_pairs(pairs: list[tuple[str, Any]]) -> Any:
+    fields = dict(pairs)
+    return fields if len(fields) == len(pairs) else [{key: value} for key, value in pairs]
 
 
 def _read_texts(

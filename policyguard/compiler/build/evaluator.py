@@ -39,9 +39,9 @@ def build_evaluator(
     plan = lru_cache(plans)(planner.build_plan)
 
     @lru_cache(plans)
-    def plan_for_tool(tool: str, server: str, agent: str) -> Plan | None:
-        fixed = candidates(tool, server).fixed_classes
-        return None if fixed is None else plan(tool, server, agent, fixed)
+    def plan_for_tool(tool: str, server: str, agent: str, alias: str) -> Plan | None:
+        fixed = candidates(tool, server, alias).fixed_classes
+        return None if fixed is None else plan(tool, server, agent, fixed, alias)
 
     return Evaluator(
         name=policy.name,

@@ -98,7 +98,7 @@ class PlanBuilder:
         self._state_changing = self._build_state_changing()
         self._kind_only = self._reads_kind_only()
 
-    def candidates(self, tool: str, server: str) -> ClassCandidates:
+    def candidates(self, tool: str, server: str, alias: str = "") -> ClassCandidates:
         """Return the classes that calls of a tool may have, in matching order.
 
         Once the main class is certain, only those that something reads are left.
@@ -107,7 +107,7 @@ class PlanBuilder:
         certain: set[str] = set()
         for entry, matches_name, when in self._class_matchers:
             name = entry.class_
-            if name in certain or not matches_name(tool, server):
+            if name in certain or not matches_name(tool, server, alias):
                 continue
             is_read = name in self._read_classes
             if is_read or not certain:
@@ -116,10 +116,12 @@ class PlanBuilder:
                     certain.add(name)
         return ClassCandidates(tuple(options))
 
-    def build_plan(self, tool: str, server: str, agent: str, classes: tuple[str, ...]) -> Plan:
+    def build_plan(
+        self, tool: str, server: str, agent: str, classes: tuple[str, ...], alias: str = ""
+    ) -> Plan:
         """Build the plan for an agent's calls of a tool in these classes, the main one first."""
         class_ = classes[0] if classes else ""
-        levels = [level for level, matches in self._tool_levels if matches(tool, server)]
+        levels = [level for level, matches in self._tool_levels if matches(tool, server, alias)]
         levels += [f"classes:{class_}", "default"]
         refusals = (self._refusals[level] for level in levels if level in self._refusals)
         timeout, timeout_by = self._find_timeout(levels)
@@ -130,13 +132,13 @@ class PlanBuilder:
             budgets=tuple(
                 budget
                 for selected, budget in self._budget_selectors
-                if selected(tool, server, classes)
+                if selected(tool, server, alias, classes)
             ),
             rules=self._cached_rules(
                 tuple(
                     rule
                     for selected, agents, rule in self._rules
-                    if selected(tool, server, classes) and agents(agent)
+                    if selected(tool, server, alias, classes) and agents(agent)
                 )
             ),
             state_changing=self._state_changing(classes),

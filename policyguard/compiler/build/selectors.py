@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from policyguard.engines.regex import Regex
 from policyguard.model.entry import SelectiveEntry, Selector
@@ -16,7 +17,13 @@ from policyguard.model.tool_name import (
 )
 
 NameMatcher = Callable[[str], bool]
-ToolMatcher = Callable[[str, str], bool]
+
+
+class ToolMatcher(Protocol):
+    """A predicate on a tool, its server, and a full name of it with another server."""
+
+    def __call__(self, tool: str, server: str, alias: str = "", /) -> bool:
+        """Return whether one of the tool's names matches."""
 
 
 def compile_glob(pattern: str) -> NameMatcher:
@@ -59,10 +66,12 @@ def compile_selector(selector: Selector | None) -> NameMatcher:
 
 
 def compile_tool_glob(pattern: str) -> ToolMatcher:
-    """Return a predicate on a tool and its server: the glob matches the own or the full name."""
+    """Return a predicate on a tool and its server: the glob matches the own or a full name."""
     matches = compile_glob(pattern)
-    return lambda tool, server: (
-        matches(tool) or (server != "" and matches(join_tool_name(tool, server)))
+    return lambda tool, server, alias="": (
+        matches(tool)
+        or (server != "" and matches(join_tool_name(tool, server)))
+        or (alias != "" and matches(alias))
     )
 
 
@@ -73,19 +82,23 @@ def _compile_any_name_glob(pattern: str) -> ToolMatcher:
     them another limit.
     """
     matches = compile_glob(pattern)
-    return lambda tool, server: (
-        matches(tool) or (server != "" and any(map(matches, host_tool_names(tool, server))))
+    return lambda tool, server, alias="": (
+        matches(tool)
+        or (server != "" and any(map(matches, host_tool_names(tool, server))))
+        or (alias != "" and matches(alias))
     )
 
 
 def compile_tool_selector(selector: Selector | None) -> ToolMatcher:
     """Return a predicate on a tool and its server; None matches everything."""
     if selector is None:
-        return lambda tool, server: True
+        return lambda tool, server, alias="": True
     outside = selector.outside
     compile_item = compile_tool_glob if outside else _compile_any_name_glob
     globs = [compile_item(item) for item in selector.items]
-    return lambda tool, server: any(matches(tool, server) for matches in globs) is not outside
+    return lambda tool, server, alias="": (
+        any(matches(tool, server, alias) for matches in globs) is not outside
+    )
 
 
 def compile_own_name_selector(selector: Selector | None) -> NameMatcher:
@@ -111,12 +124,12 @@ def compile_class_selector(selector: Selector | None) -> Callable[[tuple[str, ..
 
 def compile_selectors(
     entry: SelectiveEntry,
-) -> Callable[[str, str, tuple[str, ...]], bool]:
-    """Return a predicate on tool, server and classes."""
+) -> Callable[[str, str, str, tuple[str, ...]], bool]:
+    """Return a predicate on tool, server, alias (see `ToolMatcher`) and classes."""
     tools, servers = compile_tool_selector(entry.tools), compile_selector(entry.servers)
     has_class = compile_class_selector(entry.classes)
-    return lambda tool, server, classes: (
-        tools(tool, server) and servers(server) and has_class(classes)
+    return lambda tool, server, alias, classes: (
+        tools(tool, server, alias) and servers(server) and has_class(classes)
     )
 
 
@@ -152,10 +165,10 @@ def compile_class_matcher(entry: ClassEntry) -> ToolMatcher:
     words = None if entry.words is None else frozenset(word.casefold() for word in entry.words)
     globs = None if entry.tools is None else [compile_tool_glob(item) for item in entry.tools]
 
-    def matches_class(tool: str, server: str) -> bool:
+    def matches_class(tool: str, server: str, alias: str = "", /) -> bool:
         if words is not None and words.isdisjoint(split_words(tool)):
             return False
-        return globs is None or any(matches(tool, server) for matches in globs)
+        return globs is None or any(matches(tool, server, alias) for matches in globs)
 
     return matches_class
 

@@ -70,6 +70,8 @@ class _Resolver:
         self._flattened: dict[str, list[Node]] = {}
         self.substituted: dict[int, str] = {}
         """The `$name` of each substituted node, by the node's id()."""
+        self._glob_nodes: set[int] = set()
+        """The id() of each `$name` among globs, where `?` can stand for the `$`."""
         self.diagnostics: list[Diagnostic] = []
 
     def resolve(self) -> MappingNode:
@@ -96,9 +98,11 @@ class _Resolver:
     def _resolve_items(self, node: SequenceNode, shape: schema.Subschema) -> Iterator[Node]:
         for index, item in enumerate(node.items):
             child = schema.child_schema(shape, index)
-            spliced = schema.resolve_for(child, to_plain(item)).get("x-scalar") in _LIST_ITEMS
-            name = _reference_name(item) if spliced else None
+            format_ = schema.resolve_for(child, to_plain(item)).get("x-scalar")
+            name = _reference_name(item) if format_ in _LIST_ITEMS else None
             if name is not None and isinstance(item, ScalarNode):
+                if format_ == "glob":
+                    self._glob_nodes.add(id(item))
                 yield from self._resolve_list_item(item, name)
             else:
                 found = self._resolve_node(item, child)
@@ -165,6 +169,8 @@ class _Resolver:
             return
         close = did_you_mean(name, known)
         hint = close.replace("`", "`$", 1) if close else None
+        if hint is None and id(node) in self._glob_nodes:
+            hint = f"for a name that begins with `$`, write `?{name}`"
         self.report(node, "reference/unknown-name", f"no param or list named `{name}`", hint)
 
 

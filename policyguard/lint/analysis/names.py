@@ -7,7 +7,15 @@ import unicodedata
 
 from policyguard.model.diagnostic import quote_text
 
-_LOOKALIKE_SCRIPTS = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "FULLWIDTH")
+_LOOKALIKE_SCRIPTS = ("CYRILLIC", "ARMENIAN", "CHEROKEE", "FULLWIDTH")
+_LOOKALIKE_GREEK = frozenset("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαικνορτυχγϲϳ")
+"""Greek letters that look like Latin ones; a `μ` is a unit."""
+_LOOKALIKE_SIGNS = {
+    **dict.fromkeys("‐‑‒–—―−﹣－", "-"),
+    **{chr(code + 0xFEE0): chr(code) for code in range(0x21, 0x7F) if not chr(code).isalnum()},
+}
+_ASCII_LETTERS = re.compile(r"(?:[a-zA-Z]|[\W\d_])*")
+_WILDCARD_SIGNS = frozenset("＊？｜")
 _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Zl", "Zp"})
 _BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Letters and marks that show nothing."""
@@ -16,6 +24,12 @@ _JOINERS = frozenset("\u200c\u200d\ufe0f")
 _PERMISSION = re.compile(r"([^\s()|^$\\]+)\(([^|]*)\)")
 _GROUP = re.compile(r"(?P<before>[^(){}]*)[({](?:\?:)?(?P<items>[^(){}]*)[)}](?P<after>[^(){}]*)")
 _WORD = re.compile(r"[^\W\d_]+")
+_MARKED = re.compile(r"""(?:re|regex|regexp|glob):(.+)|'(.+)'|"(.+)"|<(.+)>|(.*[^+*.])\+|(.*)%""")
+"""A name with the signs of a regex, a text, a placeholder or SQL."""
+_SEPARATORS = frozenset("|,;")
+_ARGUMENT_ROOT = re.compile(r"\$\.|call\.args\.")
+_ARGUMENT_INDEX = re.compile(r"\[(?:\d*|\*|'[^']*'|\"[^\"]*\")\]|\.(?:\*|\d+)(?=\.|$)")
+_NOT_IN_ARGUMENTS = frozenset("*?[]{}^\\|,;")
 _META = frozenset("\\[](){}^$|")
 
 
@@ -27,6 +41,7 @@ def find_name_problem(name: str, *, is_free_text: bool = False) -> tuple[str, st
     return (
         find_letter_problem(name)
         or _find_permission(name)
+        or (None if is_free_text else _find_sign(name))
         or (None if is_free_text and " " in name else _find_regex(name))
     )
 
@@ -47,6 +62,29 @@ def find_letter_problem(name: str) -> tuple[str, str] | None:
     return None
 
 
+def find_argument_problem(name: str, *, has_items: bool = False) -> tuple[str, str] | None:
+    """Return why no argument, or field of one, can have a name, and what to write instead.
+
+    `has_items`: the name reaches through lists, so an index in it is wrong.
+    """
+    if found := find_letter_problem(name) or _find_sign(name):
+        return found
+    shown = quote_text(name)
+    root = _ARGUMENT_ROOT.match(name)
+    plain = name[root.end() :] if root is not None else name
+    if has_items or "[" in plain or "*" in plain:
+        plain = _ARGUMENT_INDEX.sub("", plain)
+    if plain == name and not _NOT_IN_ARGUMENTS & set(name) and all(name.split(".")):
+        return None
+    if _SEPARATORS & set(plain):
+        items = ", ".join(item.strip() for item in re.split(r"[|,;]", plain))
+        return f"{shown} is one name; it has no alternatives", f"write `[{items}]`"
+    message = f"{shown} is not the name of an argument"
+    if not plain or _NOT_IN_ARGUMENTS & set(plain) or not all(plain.split(".")):
+        return message, "write a plain name, or a path such as `options.path`"
+    return message, f"write {quote_text(plain)}"
+
+
 def _is_invisible(name: str, index: int) -> bool:
     letter = name[index]
     if letter in _JOINERS:
@@ -63,9 +101,23 @@ def _find_lookalike(name: str) -> str:
         scripts = {letter: unicodedata.name(letter, "") for letter in word[0]}
         if any(script.startswith("LATIN") for script in scripts.values()):
             for letter, script in scripts.items():
-                if script.startswith(_LOOKALIKE_SCRIPTS):
+                if script.startswith(_LOOKALIKE_SCRIPTS) or letter in _LOOKALIKE_GREEK:
                     return letter
     return ""
+
+
+def _find_sign(name: str) -> tuple[str, str] | None:
+    """Report dashes, and signs of East Asian width, that look like those of ASCII.
+
+    In a name in another alphabet, they are reported only if they look like a wildcard.
+    """
+    signs = _LOOKALIKE_SIGNS.keys() & set(name)
+    if not signs or not (signs & _WILDCARD_SIGNS or _ASCII_LETTERS.fullmatch(name)):
+        return None
+    sign = min(signs)
+    plain = "".join(_LOOKALIKE_SIGNS.get(letter, letter) for letter in name)
+    message = f"{quote_text(name)} contains U+{ord(sign):04X} ({unicodedata.name(sign).lower()})"
+    return f"{message}, which looks like `{_LOOKALIKE_SIGNS[sign]}`", f"write {quote_text(plain)}"
 
 
 def _find_permission(name: str) -> tuple[str, str] | None:
@@ -89,14 +141,18 @@ def _find_regex(name: str) -> tuple[str, str] | None:
     as_regex = f"{shown} is written as a regex, not as a glob"
     if len(name) > 1 and name.startswith("/") and name.endswith("/"):
         return as_regex, f"write {quote_text(f'*{name[1:-1]}*')}"
-    if "|" in name or "," in name:
+    if _SEPARATORS & set(name):
         items = [_strip_regex(one) for one in _alternatives(name)]
         message = f"{shown} is one name; a glob has no alternatives"
         if any(_META & set(item) for item in items):
             return message, "write a list of names"
         return message, f"write `[{', '.join(_yaml_text(item) for item in items)}]`"
+    if found := _MARKED.fullmatch(name):
+        plain = next(filter(None, found.groups()), "*")
+        plain = f"{plain}*" if name.endswith("%") and plain != "*" else plain
+        return f"{shown} is compared with all its signs", f"write {quote_text(plain)}"
     glob = _strip_regex(name)
-    if glob == name and not _META & set(name):
+    if glob == name and not _META & set(name.removeprefix("$")):
         return None
     if _META & set(glob):
         return as_regex, "write a glob: `*` stands for any text, `?` for one character"
@@ -107,7 +163,7 @@ def _alternatives(name: str) -> list[str]:
     """Return the names that `a|b`, `a,b`, `x_(a|b)` or `x_{a,b}` stands for."""
     found = _GROUP.fullmatch(name)
     before, items, after = found.groups() if found is not None else ("", name, "")
-    return [f"{before}{item.strip()}{after}" for item in re.split(r"[|,]", items)]
+    return [f"{before}{item.strip()}{after}" for item in re.split(r"[|,;]", items)]
 
 
 def _strip_regex(name: str) -> str:

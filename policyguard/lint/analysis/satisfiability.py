@@ -49,7 +49,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_TEXT_FUNCTIONS: dict[str, Callable[[str, str], bool]] = {
+TEXT_FUNCTIONS: dict[str, Callable[[str, str], bool]] = {
     "startsWith": str.startswith,
     "endsWith": str.endswith,
     "contains": str.__contains__,
@@ -82,8 +82,23 @@ class Predicate(NamedTuple):
     holds: bool = True
 
 
+_COUNTS = frozenset(
+    {"outcome.chars", "session.calls", "session.children", "session.cost", "session.depth"}
+    | {"session.failures", "session.running", "session.tokens", "session.turn"}
+)
+"""Fields that are never negative."""
+_CASES: dict[str, Callable[[str], bool]] = {
+    "lowerAscii": lambda text: not any("A" <= letter <= "Z" for letter in text),
+    "upperAscii": lambda text: not any("a" <= letter <= "z" for letter in text),
+}
+"""What all texts that a conversion returns have in common."""
+
 Conjunction = dict[str, tuple[Predicate, ...]]
 """The predicates on each value, by its `value_name`."""
+
+
+HAS_TOOL: Conjunction = {"call.tool": (Predicate("among", ("",), holds=False),)}
+"""What holds for every call that names its tool."""
 
 
 class _TooManyError(Exception):
@@ -153,6 +168,9 @@ def _atom(node: Expr, holds: bool) -> Conjunction:
         if isinstance(left, Constant) and operator_ in _FLIPPED:
             left, right, operator_ = right, left, _FLIPPED[operator_]
         name, implied = value_name(left), _implied(left)
+        if isinstance(left, Constant) and isinstance(right, Constant) and operator_ in _CONSTANTS:
+            is_true = _CONSTANTS[operator_](left.value, right.value)
+            return {name: (Predicate("among", (), is_true is not holds),)}
         if operator_ == "in" and isinstance(right, ListLiteral):
             items = [item.value for item in right.items if isinstance(item, Constant)]
             if len(items) == len(right.items):
@@ -168,8 +186,11 @@ def _atom(node: Expr, holds: bool) -> Conjunction:
             return {name: (Predicate(kind, right.value), *implied)}
     elif isinstance(node, Call) and node.receiver is not None and len(node.arguments) == 1:
         argument = node.arguments[0]
-        if node.name in _TEXT_FUNCTIONS and isinstance(argument, Constant):
-            name = value_name(node.receiver)
+        if node.name in TEXT_FUNCTIONS and isinstance(argument, Constant):
+            name, implied = value_name(node.receiver), _implied(node.receiver)
+            cases = [one for one in implied if one.kind == "where"]
+            if node.name != "matches" and not all(_satisfies(argument.value, one) for one in cases):
+                return {name: (Predicate("among", (), holds),)}  # no lower-case text has an `A`
             return {name: (Predicate(node.name, argument.value, holds),)}
     return {value_name(node): (Predicate("among", (True,), holds),)}
 
@@ -177,7 +198,10 @@ def _atom(node: Expr, holds: bool) -> Conjunction:
 def _implied(node: Expr) -> tuple[Predicate, ...]:
     """Return predicates that always hold: a size or count is never negative, an hour at most 23."""
     if not isinstance(node, Call):
-        return ()
+        is_count = isinstance(node, Select) and value_name(node) in _COUNTS
+        return (Predicate(">=", 0),) if is_count else ()
+    if node.name in _CASES and not node.arguments:
+        return (Predicate("where", _CASES[node.name]),)
     if node.name in ("size", "count", "count_class"):
         return (Predicate(">=", 0),)
     bounds = DATE_PARTS.get(node.name)
@@ -253,11 +277,19 @@ def _satisfies(value: object, predicate: Predicate) -> bool:
         return False
     if callable(predicate.operand):
         return bool(predicate.operand(value)) is predicate.holds
-    return _TEXT_FUNCTIONS[predicate.kind](value, str(predicate.operand)) is predicate.holds
+    return TEXT_FUNCTIONS[predicate.kind](value, str(predicate.operand)) is predicate.holds
 
 
 def _is_equal(one: object, other: object) -> bool:
     return isinstance(one, bool) is isinstance(other, bool) and one == other
+
+
+_CONSTANTS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": _is_equal,
+    "!=": lambda one, other: not _is_equal(one, other),
+    **_COMPARISONS,
+}
+"""Comparisons of two constants."""
 
 
 def _is_number(value: object) -> bool:

@@ -26,11 +26,10 @@ import re
 from collections.abc import Iterator
 
 from policyguard.cel.syntax.ast import Binary, Call, Constant, Expr, ListLiteral, iter_children
-from policyguard.lint.analysis.satisfiability import value_name
+from policyguard.lint.analysis.satisfiability import TEXT_FUNCTIONS, value_name
 from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.effect import Effect
 
-_PART_FUNCTIONS = frozenset({"startsWith", "endsWith", "contains", "matches"})
 _FIELDS = ("call.tool", "call.server", "call.agent", "call.class", "call.command", "session.")
 """Texts other than addresses; commands have a rule of their own."""
 _URL = re.compile(r"^\^?(?:https?|ftp|wss?):|://")
@@ -71,7 +70,7 @@ def _comparisons(node: Expr, *, is_exemption: bool) -> Iterator[tuple[Expr, str,
     """
     match node:
         case Call(name=name, receiver=receiver, arguments=[Constant(raw_value=str(text))]):
-            if name in _PART_FUNCTIONS and _is_free_text(receiver):
+            if name in TEXT_FUNCTIONS and _is_free_text(receiver):
                 yield from _explain(node, text)
         case Binary(operator="==" | "in", left=left, right=right) if not is_exemption:
             items = right.items if isinstance(right, ListLiteral) else (right,)

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from policyguard.cel.syntax.ast import Call, Expr, Logic, iter_children
 from policyguard.engines.yaml_tree import Path
-from policyguard.lint.analysis.satisfiability import DATE_PARTS, is_unsatisfiable
+from policyguard.lint.analysis.satisfiability import DATE_PARTS, HAS_TOOL, is_unsatisfiable
 from policyguard.lint.rule import Finding, LintContext
 
 _SETTINGS = frozenset({"state_changing", "failed_when"})
@@ -43,7 +43,7 @@ def _find_constant(
 ) -> Iterator[Finding]:
     if is_unsatisfiable((node, True)):
         always = False
-    elif is_unsatisfiable((node, False)):
+    elif is_unsatisfiable((node, False), assumptions=HAS_TOOL):
         always = True
     else:
         if isinstance(node, Logic):

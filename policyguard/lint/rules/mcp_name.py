@@ -23,8 +23,8 @@ from collections.abc import Iterator
 from policyguard.lint.analysis.compared_names import (
     SESSION_COUNT,
     ComparedName,
-    find_compared_lists,
     find_compared_names,
+    find_listed_names,
 )
 from policyguard.lint.analysis.required_literals import leading_literals
 from policyguard.lint.rule import Finding, LintContext
@@ -33,24 +33,20 @@ from policyguard.model.tool_name import MCP_PREFIX, parse_tool_name
 
 def check(context: LintContext) -> Iterator[Finding]:
     """Report full names that an expression compares with a tool's own name."""
-    for path, tree in context.cel_trees.items():
-        for name in find_compared_names(tree):
-            if found := _explain(name):
-                yield Finding(context.subspan(path, name.span), *found, severity="error")
-        for listed, field in find_compared_lists(tree):
-            for index, item in enumerate(context.policy.lists.get(listed, ())):
-                item_path = ("lists", listed, index)
-                tool, server, _ = parse_tool_name(str(item))
-                if server and field == "call.tool" and context.owns(item_path):
-                    message = f"`call.tool in lists.{listed}` is never true of `{item}`"
-                    span = context.merged.span_of(item_path)
-                    hint = f"select it with `tools: ${listed}`, or list `{tool}` here"
-                    yield Finding(span, message, hint, severity="error")
+    for name in find_compared_names(context):
+        if found := _explain(name):
+            yield Finding(context.subspan(name.path, name.span), *found, severity="error")
+    for path, item, listed, field in find_listed_names(context):
+        tool, server, _ = parse_tool_name(item)
+        if server and field == "call.tool":
+            message = f"`call.tool in lists.{listed}` is never true of `{item}`"
+            hint = f"select it with `tools: ${listed}`, or list `{tool}` here"
+            yield Finding(context.merged.span_of(path), message, hint, severity="error")
 
 
 def _explain(name: ComparedName) -> tuple[str, str] | None:
     """Return why a comparison with a full name is never true, and what to write instead."""
-    field, text, _, part = name
+    field, text, part = name.field, name.text, name.part
     if part and field == "call.tool":
         return _explain_part(text, part)
     tool, server, _ = parse_tool_name(text)

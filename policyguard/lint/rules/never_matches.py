@@ -92,6 +92,6 @@ def _possible_classes(
     possible = [
         classes or ("",)
         for tool, server, _ in map(parse_tool_name, tools.items)
-        for classes in context.evaluator.candidates(tool, server).extremes()
+        for classes in context.evaluator.candidates(tool, server, "").extremes()
     ]
     return frozenset(classes[0] for classes in possible), frozenset(chain(*possible))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.lint.analysis.satisfiability import is_unsatisfiable
+from policyguard.lint.analysis.satisfiability import HAS_TOOL, is_unsatisfiable
 from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.effect import Effect
 from policyguard.model.entry import SELECTOR_KEYS, Selector
@@ -31,7 +31,7 @@ def check(context: LintContext) -> Iterator[Finding]:
             continue
         when = context.cel_trees.get(("rules", rule.id, "when"))
         unless = context.cel_trees.get(("rules", rule.id, "unless"))
-        is_always = when is None or is_unsatisfiable((when, False))
+        is_always = when is None or is_unsatisfiable((when, False), assumptions=HAS_TOOL)
         exempts_nothing = unless is None or is_unsatisfiable((unless, True))
         if is_always and exempts_nothing and _selects_everything(rule):
             span = context.merged.span_of(("rules", rule.id), key=True)

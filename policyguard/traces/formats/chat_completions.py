@@ -73,7 +73,9 @@ def _read_session(source: Source, conversation: _Conversation) -> Iterator[Item]
         if message["role"] == "assistant":
             used, paid = (conversation.usage, conversation.cost) if index == last else (None, None)
             yield from builder.add_reply(count_tokens(used), read_cost(paid))
-            yield from builder.add_calls(_parse_calls(message))
+            if calls := _parse_calls(message):
+                builder.drop_open_calls()
+                yield from builder.add_calls(calls)
             continue
         results = _parse_results(message, conversation.is_tau_bench)
         for result in results:

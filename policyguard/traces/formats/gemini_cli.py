@@ -34,7 +34,8 @@ _NOTICE_TYPES = ("info", "warning", "error")
 _HARNESS_PREFIXES = ("System: Please continue.",)
 """How messages of type user begin that the program writes."""
 
-_STATUS_SUCCESS = {"success": True, "error": False, "cancelled": False}
+_STATUS_SUCCESS = {"success": True, "error": False, "cancelled": None}
+"""Whether a call succeeded; not known if the user stopped it."""
 
 _SHOWN_MCP_TOOL = re.compile(r"(?s)(?P<tool>[^ ]+) \((?P<server>.+) MCP Server\)")
 """How Gemini shows a tool of an MCP server; the name that the model uses differs by version."""
@@ -150,22 +151,25 @@ def _message_text(content: object) -> str:
 
 
 def _parse_result(call: dict[str, Any]) -> ImportedResult:
-    ok = _STATUS_SUCCESS.get(as_string(call.get("status")))
+    status = as_string(call.get("status"))
+    ok = _STATUS_SUCCESS.get(status)
+    is_cancelled = status == "cancelled"
     response, error = _parse_response(call.get("result"))
     code = None
     if call.get("name") == _SHELL_TOOL:
         response, code = _split_footer(response)
     # Gemini's own success only means that the command ran.
-    if code is not None and ok is not False:
+    if code is not None and ok is not False and not is_cancelled:
         ok = code == 0
     return ImportedResult(
         call=as_id(call.get("id")),
         text=response,
         ok=ok,
-        provenance="unknown" if ok is None else "explicit",
+        provenance="unknown" if ok is None and not is_cancelled else "explicit",
         at=from_iso(call.get("timestamp")),
         error=error if ok is False else None,
-        exit_code=code,
+        exit_code=None if is_cancelled else code,
+        state="cancelled" if is_cancelled else "",
     )
 
 

@@ -42,9 +42,11 @@ _HARNESS_ERROR_PREFIXES = (
     "write_stdin failed",
     "exec command rejected by user",
     "patch rejected",
-    "aborted by user",
 )
 """How an output begins if Codex could not run the call."""
+
+_CANCELLED_PREFIX = "aborted by user"
+"""How an output begins if the user stopped the call."""
 
 _PATCH_STATUS = {"completed": True, "failed": False}
 """The status of an `apply_patch_call`'s output; for other calls it does not show success."""
@@ -89,7 +91,11 @@ def parse_result(item: dict[str, Any], end: CallEnd | None, at: int | None) -> I
     flag = _success_flag(item)
     call = as_id(item.get("call_id"))
     if output.is_running:
-        return ImportedResult(call, output.text, at=at, duration=output.duration, is_pending=True)
+        return ImportedResult(call, output.text, at=at, duration=output.duration, state="pending")
+    if output.text.startswith(_CANCELLED_PREFIX):
+        return ImportedResult(
+            call, output.text, None, "inferred", at, duration=output.duration, state="cancelled"
+        )
     code = end.exit_code if output.exit_code is None and end is not None else output.exit_code
     ok: bool | None
     provenance: Provenance = "explicit"

@@ -33,7 +33,7 @@ def parse_result(event: dict[str, Any], call: str, at: int | None) -> ImportedRe
     extras = as_object(event.get("extras"))
     code = find_exit_code(as_object(extras.get("metadata")), extras, event)
     if code == STILL_RUNNING:
-        return ImportedResult(call, text, at=at, is_pending=True)
+        return ImportedResult(call, text, at=at, state="pending")
     ok, provenance = _parse_outcome(event, text, code)
     return ImportedResult(call, text, ok, provenance, at, exit_code=code)
 

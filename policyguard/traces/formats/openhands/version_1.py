@@ -83,7 +83,7 @@ def _parse_result(event: dict[str, Any], at: int | None) -> ImportedResult:
     code = find_exit_code(as_object(observation.get("metadata")), observation)
     flag = observation.get("is_error")
     if code == STILL_RUNNING:
-        return ImportedResult(call, text, at=at, is_pending=True)
+        return ImportedResult(call, text, at=at, state="pending")
     is_known = code is not None or isinstance(flag, bool)
     return ImportedResult(
         call,

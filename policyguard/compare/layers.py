@@ -105,10 +105,24 @@ def _read_side(
     A name that only a later layer defines has the value of the whole policy.
     """
     defaults = read_params(tree.get("params"), {}).values
+    tree = _add_missing_lists(tree, merged.tree)
     resolved, _ = substitute_names(tree, KnownNames({**values, **defaults}, None))
     side = replace(merged, tree=resolved)
     policy = build_typed_policy(resolved, defaults, "")
     return _Side(side, read_semantics(policy, side, trees, frozenset({*values, *defaults})))
+
+
+def _add_missing_lists(tree: MappingNode, final: MappingNode) -> MappingNode:
+    """Return a tree with the lists that only the whole policy has."""
+    lists, others = tree.get("lists"), final.get("lists")
+    if not isinstance(others, MappingNode):
+        return tree
+    known = lists.entries if isinstance(lists, MappingNode) else ()
+    names = {key.text for key, _ in known}
+    added = [item for item in others.entries if item[0].text not in names]
+    rest = [item for item in tree.entries if item[0].text != "lists"]
+    section = (final.key_node("lists"), others.with_entries([*known, *added]))
+    return tree.with_entries([*rest, section])
 
 
 def _compare(old: _Side, new: _Side, final: _Side, file: str) -> Iterator[LayerChange]:
@@ -165,8 +179,8 @@ def _compare_entry(
     id_: str, before: EntrySemantics, after: EntrySemantics, last: EntrySemantics
 ) -> Iterator[tuple[FieldPath, Direction]]:
     """Yield the changed fields and their directions, without what later layers take back."""
-    fields = dict.fromkeys((*before.fields, *after.fields))
-    for field in [()] if () in fields else fields:
+    is_switched = "none" in (before.fields.get(()), after.fields.get(()))
+    for field in [()] if is_switched else dict.fromkeys((*before.fields, *after.fields)):
         direction = _direction(id_, field, before, after)
         if direction is None or _is_uncompared(field):
             continue

@@ -19,7 +19,7 @@ from policyguard.lint.rules import LOCAL, RULES
 from policyguard.model.diagnostic import Diagnostic
 from policyguard.report.findings.diagnostics import sort_unique
 
-_CODE_FOLDERS = ("lint", "lint.analysis", "lint.rules")
+_CODE_FOLDERS = ("compare", "lint", "lint.analysis", "lint.rules")
 
 
 class CachedFindings(CacheEntry, frozen=True, array_like=True):

@@ -80,7 +80,7 @@ def _check_entry(changes: list[LayerChange]) -> Iterator[Finding]:
             yield Finding(change.span, f"this loosens {name}: {_describe(change)}", _KEEP)
     others = [change for change in changes if not change.direction]
     if others:
-        keys = ", ".join(f"`{'.'.join(change.field)}`" for change in others if change.field)
+        keys = ", ".join(f"`{_key(change)}`" for change in others if change.field)
         message = f"this replaces {keys + ' of ' if keys else ''}{name}"
         if first.old is None and not first.field:
             message = (
@@ -91,7 +91,7 @@ def _check_entry(changes: list[LayerChange]) -> Iterator[Finding]:
 
 
 def _describe(change: LayerChange) -> str:
-    key = ".".join(change.field)
+    key = _key(change)
     match key, change.old, change.new:
         case "", _, "`none`":
             return "it is switched off"
@@ -102,6 +102,11 @@ def _describe(change: LayerChange) -> str:
         case _, None, _:
             return f"`{key}` is added"
     return f"{f'`{key}` ' if key else 'it '}changes from {change.old} to {change.new}"
+
+
+def _key(change: LayerChange) -> str:
+    """Return the key of a changed value, without its index in a list."""
+    return ".".join(step for step in change.field if not step.isdecimal())
 
 
 def _check_settings(step: LayerStep, tree: MappingNode) -> Iterator[Finding]:

@@ -46,7 +46,10 @@ class _PolicySide:
 
     def __init__(self, compiled: CompiledPolicy, env_params: frozenset[str]) -> None:
         self._merged = compiled.merged
-        self.semantics: PolicySemantics = read_semantics(compiled, env_params)
+        trees = (program.tree for _, program in compiled.expressions)
+        self.semantics: PolicySemantics = read_semantics(
+            compiled.policy, compiled.merged, trees, env_params
+        )
 
     def find_entry(self, id_: str) -> EntrySemantics | None:
         """Return an entry, or None if it is missing or empty."""

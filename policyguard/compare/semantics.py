@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from policyguard.cel.syntax.ast import Logic, TextSpan
+from policyguard.cel.syntax.ast import Expr, Logic, TextSpan
 from policyguard.cel.syntax.parse import parse
 from policyguard.compare.list_order import order_sensitive_lists
-from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.entry_paths import level_path
 from policyguard.compiler.load import scalars
 from policyguard.compiler.merge.layers import MergedPolicy
@@ -80,13 +79,18 @@ class PolicySemantics(NamedTuple):
     first_match_order: dict[str, tuple[str, ...]]
 
 
-def read_semantics(compiled: CompiledPolicy, env_params: frozenset[str]) -> PolicySemantics:
-    """Return a policy's semantics. Values set by `env_params` become `ParamValue`s."""
-    entries = dict(_read_entries(compiled))
+def read_semantics(
+    policy: Policy, merged: MergedPolicy, trees: Iterable[Expr], params: frozenset[str]
+) -> PolicySemantics:
+    """Return a policy's semantics. Values set by `params` become `ParamValue`s.
+
+    `trees` is its CEL.
+    """
+    entries = dict(_read_entries(policy, merged, trees))
     for entry in entries.values():
         for field, value in entry.fields.items():
-            node = locate_value(compiled.merged, entry.path, field).node
-            if node is not None and (read := env_params & _referenced_params(node)):
+            node = locate_value(merged, entry.path, field).node
+            if node is not None and (read := params & _referenced_params(node)):
                 entry.fields[field] = ParamValue(value, read)
     orders = {
         section: tuple(id_ for id_ in entries if id_.startswith(f"{section}/"))
@@ -132,18 +136,17 @@ def _referenced_params(node: Node) -> frozenset[str]:
     return frozenset(name for child_node in nodes for name in _referenced_params(child_node))
 
 
-def _read_entries(compiled: CompiledPolicy) -> Iterator[tuple[str, EntrySemantics]]:
-    policy = compiled.policy
+def _read_entries(
+    policy: Policy, merged: MergedPolicy, trees: Iterable[Expr]
+) -> Iterator[tuple[str, EntrySemantics]]:
     for key in ("mode", "on_internal_error", "locked"):
         yield key, EntrySemantics((key,), {(): getattr(policy, key)})
     for name, param in policy.params.items():
         entry = _read_entry(("params", name), msgspec.structs.replace(param, value=""))
         del entry.fields["value",]
-        entry.fields["default",] = _param_default(compiled.merged.node(("params", name)))
+        entry.fields["default",] = _param_default(merged.node(("params", name)))
         yield f"params/{name}", entry
-    ordered = order_sensitive_lists(
-        policy.lists, (program.tree for _, program in compiled.expressions)
-    )
+    ordered = order_sensitive_lists(policy.lists, trees)
     for name, items in policy.lists.items():
         items_ = tuple(map(_typed_scalar, items))
         value = items_ if name in ordered else frozenset(items_)

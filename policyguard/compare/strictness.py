@@ -37,7 +37,7 @@ _STRICTER_WHEN_SMALLER = frozenset(
     }
 )
 """Numbers where a smaller one refuses more, and none refuses nothing."""
-_STRICTER_WHEN_LARGER = frozenset({"window", "longest", "cooldown", "reserve", "count"})
+_STRICTER_WHEN_LARGER = frozenset({"window", "longest", "cooldown", "reserve", "count", "min"})
 """Numbers where a larger one refuses more, and none refuses least."""
 _STRICTER_WHEN_LONGER = frozenset({"within", "half_life", "widen_after"})
 """Durations where a longer one refuses for longer, and none refuses forever."""
@@ -48,6 +48,8 @@ _SCALES: dict[str, tuple[Any, ...]] = {
     "otherwise": ("allow", "block"),
     "mode": ("observe", "enforce"),
     "per": ("turn", "session"),
+    "same": ("call_and_result", "call"),
+    "refuse": ("call", "tool"),
     "locked": (("bool", False), ("bool", True)),
     "on_success": ("forget", "keep"),
 }
@@ -117,11 +119,16 @@ def reverse(direction: Direction) -> Direction:
 
 
 def value_direction(id_: str, field: FieldPath, old: FieldValues, new: FieldValues) -> Direction:
-    """Return the direction of a changed value of an entry."""
-    section, before, after = id_.partition("/")[0], *_current_values(old.get(field), new.get(field))
-    name = field[-1] if field else id_.rpartition("/")[2]
+    """Return the direction of a changed value of an entry, if it has one after any calls."""
     if not _is_monotonic(id_, field, old, new):
         return ""
+    return key_direction(id_, field, *_current_values(old.get(field), new.get(field)))
+
+
+def key_direction(id_: str, field: FieldPath, before: Any, after: Any) -> Direction:
+    """Return the direction of a changed value of an entry, as one reads it by its key alone."""
+    section = id_.partition("/")[0]
+    name = field[-1] if field else id_.rpartition("/")[2]
     if section == "exceptions":
         direction = (
             _selector_direction(before, after)
@@ -135,6 +142,10 @@ def value_direction(id_: str, field: FieldPath, old: FieldValues, new: FieldValu
         return _condition_direction(before, after)
     if field == ("per", "scope"):
         return _scope_direction(before, after)
+    if field == ("per", "keys"):
+        return _partition_direction(before or (), after or ())
+    if field == ("approval", "from"):
+        return _OPPOSITE[_selector_direction(before or None, after or None)]
     return _compare_strictness(_strictness(name, before), _strictness(name, after))
 
 
@@ -196,7 +207,7 @@ def _strictness(name: str, value: Any) -> float | None:
         return None
     if name in _SCALES:
         scale = _SCALES[name]
-        item = scale[-1] if value is None and name == "mode" else value
+        item = scale[-1] if value is None and name in ("mode", "otherwise") else value
         return scale.index(item) if item in scale else None
     if name == "extend":
         return -(value or 0)
@@ -224,6 +235,13 @@ def _scope_direction(old: Any, new: Any) -> Direction:
     if new == "global" or (old, new) == ("turn", "session"):
         return "tighter"
     return "looser" if old == "global" or (new, old) == ("turn", "session") else ""
+
+
+def _partition_direction(old: tuple[Any, ...], new: tuple[Any, ...]) -> Direction:
+    """Return the direction of changed keys, each of whose values has a budget of its own."""
+    if set(old) < set(new):
+        return "looser"
+    return "tighter" if set(new) < set(old) else ""
 
 
 def _selector_direction(old: Any, new: Any) -> Direction:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from policyguard.compiler import CompiledPolicy, check_policy
 from policyguard.compiler.cache import CacheEntry, locate_entry
-from policyguard.compiler.inputs import combine_inputs
+from policyguard.compiler.inputs import PACK_PREFIX, combine_inputs
 from policyguard.engines.yaml_tree import Node
 from policyguard.lint import ignores
 from policyguard.lint.catalog import LOAD_PAGES, report_filter
@@ -19,7 +19,7 @@ from policyguard.lint.rules import LOCAL, RULES
 from policyguard.model.diagnostic import Diagnostic
 from policyguard.report.findings.diagnostics import sort_unique
 
-_CODE_FOLDERS = ("lint", "lint.analysis", "lint.rules")
+_CODE_FOLDERS = ("compare", "lint", "lint.analysis", "lint.rules")
 
 
 class CachedFindings(CacheEntry, frozen=True, array_like=True):
@@ -85,7 +85,10 @@ def _lint_files(files: Sequence[Path]) -> tuple[dict[str, CompiledPolicy], Cache
             diagnostics += _run_rule(rule, context)
         checked_codes[name].update(map(rule_code, rules))
     directives, problems = _read_directives(files, policies)
-    reported, ignored, used = ignores.apply_ignores(dict.fromkeys(diagnostics), directives)
+    inherited = _inherited_directives(policies)
+    reported, ignored, used = ignores.apply_ignores(
+        dict.fromkeys(diagnostics), [*directives, *inherited]
+    )
     reported += [*problems, *ignores.find_unused(directives, used, checked_codes)]
     inputs = combine_inputs(policy.inputs for policy in policies.values())
     return policies, CachedFindings(inputs, tuple(reported), tuple(ignored))
@@ -118,7 +121,7 @@ def _included_files(policies: dict[str, CompiledPolicy]) -> dict[str, set[str] |
 
 def _run_rule(rule: LintRule, context: LintContext) -> Iterator[Diagnostic]:
     for finding in rule.check(context):
-        if finding.span.file in context.own_files:
+        if finding.in_any_layer or finding.span.file in context.own_files:
             yield Diagnostic(
                 code=rule_code(rule),
                 severity=finding.severity,
@@ -141,6 +144,20 @@ def _read_directives(
         directives += found
         problems += wrong
     return directives, problems
+
+
+def _inherited_directives(
+    policies: dict[str, CompiledPolicy],
+) -> Iterator[ignores.IgnoreDirective]:
+    """Yield the ignore comments of files that are only inherited, and not of packs."""
+    layers = {
+        step.layer.source.file: step.layer
+        for policy in policies.values()
+        for step in policy.merged.steps
+    }
+    for name, layer in layers.items():
+        if name not in policies and not name.startswith(PACK_PREFIX):
+            yield from ignores.read_directives(layer)[0]
 
 
 def _yaml_roots(files: Iterable[Path], policies: dict[str, CompiledPolicy]) -> Iterator[Node]:

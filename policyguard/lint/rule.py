@@ -48,7 +48,8 @@ class LintContext:
 class Finding(NamedTuple):
     """A problem that a rule found in a policy.
 
-    `help` says what to write instead. `edits` apply an unambiguous fix.
+    `help` says what to write instead. `edits` apply an unambiguous fix. `in_any_layer` reports it
+    also in a file of the user's that is only inherited.
     """
 
     span: Span
@@ -56,6 +57,7 @@ class Finding(NamedTuple):
     help: str | None = None
     edits: tuple[Edit, ...] = ()
     severity: Severity = "warning"
+    in_any_layer: bool = False
 
 
 class LintRule(Protocol):

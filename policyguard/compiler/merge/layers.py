@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping as Environ
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from policyguard.compiler.inputs import InputFile
 from policyguard.compiler.load.layer_validation import find_span, validate_layer
@@ -14,6 +15,13 @@ from policyguard.compiler.merge.merger import merge_layer
 from policyguard.engines.source import SourceText
 from policyguard.engines.yaml_tree import MappingNode, Node, Path, ScalarNode, descend
 from policyguard.model.diagnostic import Diagnostic, Severity, Span
+
+
+class LayerStep(NamedTuple):
+    """One layer alone, and what it was merged into, without what it disables."""
+
+    layer: MappingNode
+    inherited: MappingNode
 
 
 @dataclass(frozen=True)
@@ -28,17 +36,25 @@ class MergedPolicy:
     check them as a whole, but their names exist. `is_complete` is whether every layer could be
     read; if not, more names may exist.
 
-    `top_layer` is the last layer alone, `inherited` what it was merged into, without what it
-    disables, `files` all files read.
+    `steps` are the layers in order, the last one on top; `files` are all files read.
     """
 
     sources: dict[str, SourceText]
     tree: MappingNode
     broken_entries: frozenset[tuple[str, str]]
     is_complete: bool
-    top_layer: MappingNode
-    inherited: MappingNode
+    steps: tuple[LayerStep, ...]
     files: tuple[InputFile, ...]
+
+    @property
+    def top_layer(self) -> MappingNode:
+        """The last layer alone."""
+        return self.steps[-1].layer
+
+    @property
+    def inherited(self) -> MappingNode:
+        """What the last layer was merged into, without what it disables."""
+        return self.steps[-1].inherited
 
     def broken_names(self, section: str) -> set[str]:
         """Return the names of a section's broken entries."""
@@ -98,7 +114,8 @@ def merge_layers(loaded: LoadedLayers) -> tuple[MergedPolicy, list[Diagnostic]]:
     The tree is empty if no layer has a usable part.
     """
     diagnostics: list[Diagnostic] = []
-    tree = top = base = MappingNode(SourceText("", ""), 0, 0, ())
+    tree = MappingNode(SourceText("", ""), 0, 0, ())
+    steps: list[LayerStep] = []
     broken: set[tuple[str, str]] = set()
     complete = loaded.is_complete
     for layer in loaded.layers:
@@ -107,8 +124,8 @@ def merge_layers(loaded: LoadedLayers) -> tuple[MergedPolicy, list[Diagnostic]]:
         if checked.tree is None:
             complete = False
             continue
-        top = checked.tree
-        base, found = remove_disabled(tree, top, broken)
+        base, found = remove_disabled(tree, checked.tree, broken)
+        steps.append(LayerStep(checked.tree, base))
         broken |= {
             (str(path[0]), path[1])
             for path in checked.removed
@@ -120,7 +137,10 @@ def merge_layers(loaded: LoadedLayers) -> tuple[MergedPolicy, list[Diagnostic]]:
         diagnostics += [*found, *changed] if complete else changed
     sources = {layer.source.file: layer.source for layer in loaded.layers}
     files = tuple(loaded.files)
-    return MergedPolicy(sources, tree, frozenset(broken), complete, top, base, files), diagnostics
+    merged = MergedPolicy(
+        sources, tree, frozenset(broken), complete, tuple(steps or [LayerStep(tree, tree)]), files
+    )
+    return merged, diagnostics
 
 
 def compute_digest(layers: list[Layer], environ: Environ[str, str]) -> str:

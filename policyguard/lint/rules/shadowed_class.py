@@ -3,7 +3,9 @@
 A call has every class whose entry matches it. The first is its main class, by which limits by class
 and `call.class` go. An earlier entry takes all calls of this one if it has the same words, tools or
 condition; then what is meant for this class as the main one never applies. The earlier entry may be
-yours and the later one inherited.
+yours and the later one inherited. Then it is also reported if it takes only some calls, such as
+those for which its `when` holds, and a limit, `ban: class`, `except` or `call.class` in a file of
+yours depends on the inherited class.
 
 Avoid:
 
@@ -23,11 +25,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from policyguard.compiler.build.entry_paths import learn_sections
-from policyguard.compiler.build.expressions import reads_field
 from policyguard.compiler.build.selectors import compile_glob, split_words
+from policyguard.compiler.inputs import PACK_PREFIX
 from policyguard.engines.yaml_tree import Path
-from policyguard.lint.analysis.references import constant_texts, is_glob
+from policyguard.lint.analysis.class_uses import (
+    ClassUse,
+    ClassUses,
+    find_lost,
+    find_uses,
+    join_uses,
+    may_overlap,
+)
+from policyguard.lint.analysis.references import is_glob
 from policyguard.lint.analysis.satisfiability import value_name
 from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.diagnostic import quote_text
@@ -35,29 +44,73 @@ from policyguard.model.policy import ClassEntry
 
 _MAX_EARLIER = 500
 """Earlier entries to compare an entry with."""
+_HINT = "match fewer calls, or define for this class what is lost"
 
 
 def check(context: LintContext) -> Iterator[Finding]:
     """Report entries of `classify.classes` whose calls an earlier entry takes."""
     classes = context.policy.classify.classes
     conditions = [_condition(context, index) for index in range(len(classes))]
-    by_main_class = _find_losses(context)
-    taken: dict[int, dict[str, None]] = {}
+    uses = find_uses(context)
+    shadowed: dict[int, int] = {}
     for index, entry in enumerate(classes):
         for other_index, other in islice(enumerate(classes), max(0, index - _MAX_EARLIER), index):
             same_condition = conditions[other_index] in ("", conditions[index])
             if same_condition and _shadows(other, entry):
-                if context.owns(_path(index)):
-                    yield from _report(context, index, other, by_main_class.get(entry.class_))
-                elif other.class_ != entry.class_ and entry.class_ in by_main_class:
-                    taken.setdefault(other_index, {})[entry.class_] = None
+                shadowed[index] = other_index
                 break
-    for index, names in taken.items():
-        lost = ", ".join(dict.fromkeys(use for name in names for use in by_main_class[name]))
-        quoted = ", ".join(map(quote_text, names))
-        message = f"calls of the inherited {quoted} have this as their main class; lost: {lost}"
-        hint = "match fewer calls, or define for this class what is lost"
-        yield Finding(context.merged.span_of(_path(index)), message, hint)
+    taken: dict[int, list[tuple[str, ClassUse]]] = {}
+    for index, other_index in shadowed.items():
+        name, other_name = classes[index].class_, classes[other_index].class_
+        lost = find_lost(uses, name, other_name)
+        if context.owns(_path(index)):
+            yield from _report(context, index, other_name, lost)
+        elif lost:
+            taken.setdefault(other_index, []).extend((name, use) for use in lost)
+    for index, found in taken.items():
+        message = f"calls of the inherited {_quote_names(found)} have this as their main class; "
+        yield _finding(context, index, message, found)
+    for index in range(len(classes)):
+        if index not in shadowed and context.owns(_path(index)):
+            yield from _check_part(context, uses, index, shadowed)
+
+
+def _check_part(
+    context: LintContext, uses: ClassUses, index: int, shadowed: dict[int, int]
+) -> Iterator[Finding]:
+    """Report an own entry that takes some calls of an inherited class, and with them its uses.
+
+    Uses in packs are left out: a class of one's own is how to tune them.
+    """
+    first, *others = context.policy.classify.classes[index : index + _MAX_EARLIER]
+    names = {
+        entry.class_: None
+        for other_index, entry in enumerate(others, index + 1)
+        if other_index not in shadowed
+        and not context.owns(_path(other_index))
+        and may_overlap(first, entry)
+    }
+    found = [
+        (name, use)
+        for name in names
+        for use in find_lost(uses, name, first.class_)
+        if not context.merged.origin(use.path).startswith(PACK_PREFIX)
+    ]
+    if found:
+        quoted = _quote_names(found)
+        message = f"for calls that match, this is the main class before the inherited {quoted}; "
+        yield _finding(context, index, message, found)
+
+
+def _finding(
+    context: LintContext, index: int, message: str, lost: list[tuple[str, ClassUse]]
+) -> Finding:
+    message += "lost: " + join_uses(use for _, use in lost)
+    return Finding(context.merged.span_of(_path(index)), message, _HINT)
+
+
+def _quote_names(lost: list[tuple[str, ClassUse]]) -> str:
+    return ", ".join(quote_text(name) for name in dict.fromkeys(name for name, _ in lost))
 
 
 def _path(index: int) -> Path:
@@ -65,44 +118,16 @@ def _path(index: int) -> Path:
 
 
 def _report(
-    context: LintContext, index: int, other: ClassEntry, losses: list[str] | None
+    context: LintContext, index: int, other: str, lost: list[ClassUse]
 ) -> Iterator[Finding]:
     """Report an own entry that another shadows, if anything is lost by that."""
-    if other.class_ == context.policy.classify.classes[index].class_:
+    if other == context.policy.classify.classes[index].class_:
         message = "this entry has no effect: an earlier one of its class matches all its calls"
         yield Finding(context.merged.span_of(_path(index)), message)
-    elif losses:
-        message = f"never a main class: `{other.class_}` matches all its calls first; lost: "
+    elif lost:
+        message = f"never a main class: `{other}` matches all its calls first; lost: "
         hint = "move this entry before it"
-        yield Finding(context.merged.span_of(_path(index)), message + ", ".join(losses), hint)
-
-
-def _find_losses(context: LintContext) -> dict[str, list[str]]:
-    """Return what a policy defines for each class as the main class of a call."""
-    found: dict[str, dict[str, None]] = {}
-    policy = context.policy
-    for level in policy.limits:
-        group, _, name = level.partition(":")
-        if group == "classes":
-            found.setdefault(name, {})[f"`limits.classes.{name}`"] = None
-    for learn, path in learn_sections(policy):
-        for name in learn.except_ or ():
-            found.setdefault(name, {})[f"`{path[0]}: {{except: [{name}]}}`"] = None
-    for path, tree in context.cel_trees.items():
-        reads = context.expressions.reads(*path)
-        if not reads_field(reads, "call.class"):
-            continue
-        names = constant_texts(tree)
-        names |= {
-            str(item)
-            for list_name, items in policy.lists.items()
-            if reads_field(reads, f"lists.{list_name}")
-            for item in items
-        }
-        for name in names & {entry.class_ for entry in policy.classify.classes}:
-            where = ".".join(str(part) for part in path if not isinstance(part, int))
-            found.setdefault(name, {})[f"`call.class` in `{where}`"] = None
-    return {name: list(uses) for name, uses in found.items()}
+        yield Finding(context.merged.span_of(_path(index)), message + join_uses(lost), hint)
 
 
 def _condition(context: LintContext, index: int) -> str:

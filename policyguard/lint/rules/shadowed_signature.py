@@ -49,6 +49,9 @@ def check(context: LintContext) -> Iterator[Finding]:
         if proof is not None:
             yield _shadowed(context, index, *proof)
             continue
+        if not context.owns(("signatures", index)):
+            yield from _check_inherited(context, index, first)
+            continue
         for number, example in enumerate(signature.examples.match):
             matcher = first.before(index, example)
             if matcher is not None:
@@ -110,6 +113,21 @@ def _find_proof(
         return None
     shortest = min(literals, key=lambda literal: (len(literal.text), literal.text))
     return shortest, sorted(matchers)
+
+
+def _check_inherited(context: LintContext, index: int, first: _FirstMatch) -> Iterator[Finding]:
+    """Report an own signature that takes all examples of an inherited one and blames another."""
+    signatures = context.policy.signatures
+    inherited = signatures[index]
+    matchers = [first.before(index, example) for example in inherited.examples.match]
+    own = [one for one in matchers if one is not None and context.owns(("signatures", one))]
+    if own and len(own) == len(matchers) and signatures[own[0]].blame != inherited.blame:
+        message = (
+            f"`{signatures[own[0]].id}` matches all examples of the inherited `{inherited.id}`, "
+            f"which blames `{inherited.blame}`"
+        )
+        hint = f"make it narrower, or use the id `{inherited.id}` to replace it"
+        yield Finding(context.merged.span_of(("signatures", own[0], "id")), message, hint)
 
 
 def _shadowed(

@@ -2,14 +2,17 @@
 
 `mode: observe` and `on_internal_error: allow` of an inherited file hold for the whole policy: no
 entry of its own refuses a call. And a layer may loosen what an inherited file of yours sets: switch
-it to observe, give it a weaker effect, raise its limit, look back less far, let the call run
-without an approval. Each may be meant; none should go unseen. Tuning the packs that come with
-policyguard is not reported, and a param may take any value within its bounds.
+it to observe, give it a weaker effect, raise its limit, look back less far, cover fewer calls, let
+the call run without an approval. What is neither tighter nor looser by itself, such as another
+`when`, is said once per entry. Each may be meant; none should go unseen, also in the files between
+this one and the base. Tuning the packs that come with policyguard is not reported, and a param may
+take any value within its bounds.
 
-`classify.targets` and `fingerprint.ignore` replace the inherited list as a whole. Targets that they
-leave out are reported, also a pack's: inherited entries no longer see them. Arguments that are no
-longer ignored let a loop pass. Those that are now ignored widen each approval that an inherited
-rule asks for.
+`classify.targets` and the lists of `fingerprint` replace the inherited ones as a whole. Targets
+that they leave out are reported, also a pack's: inherited entries no longer see them. Arguments
+that are no longer ignored let a loop pass. Those that are now ignored, folded or compared with a
+tolerance widen each approval that an inherited rule asks for. An item taken from a list in `lists`
+is reported too, and one added to a list that exempts calls (`unless`).
 
 Avoid:
 
@@ -30,28 +33,89 @@ Prefer to say the mode where the rules are, and to loosen a limit with a reason:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 
+from policyguard.compare.layers import LayerChange, compare_layers
 from policyguard.compiler.inputs import PACK_PREFIX
 from policyguard.compiler.load.layer_validation import find_span
-from policyguard.engines.yaml_tree import MappingNode, Node, Path, descend, to_plain
-from policyguard.lint.analysis.loosening import find_loosened, insert_params, list_missing
+from policyguard.compiler.merge.layers import LayerStep
+from policyguard.engines.yaml_tree import MappingNode, to_plain
+from policyguard.lint.analysis.weakened_lists import check_arguments, check_lists
 from policyguard.lint.rule import Finding, LintContext
-from policyguard.model.diagnostic import quote_text
 
 _WEAK_SETTINGS = {"mode": ("observe", "enforce"), "on_internal_error": ("allow", "block")}
 """Settings of the whole policy: the weak value, and the strong one, which is the default."""
-_TARGETS: Path = ("classify", "targets")
-_IGNORED: Path = ("classify", "fingerprint", "ignore")
-_ENTRY_LEVELS = {"rules": 1, "budgets": 1, "params": 1, "limits": 3, "learn": 0, "radius": 0}
-"""Sections of entries that a layer may loosen, and how deep in them the entries are."""
 _REFUSING_SECTIONS = ("rules", "budgets", "limits", "learn", "radius")
+_KEEP = "keep the inherited value, or ignore this with a reason"
 
 
 def check(context: LintContext) -> Iterator[Finding]:
-    """Report weak inherited settings, and what the top layer loosens."""
-    top, inherited = context.merged.top_layer, context.merged.inherited
+    """Report weak inherited settings, and what each layer of the user's loosens."""
+    trees = context.cel_trees.values()
+    for step, changes in compare_layers(context.policy, context.merged, trees):
+        for finding in _check_layer(context, step, changes):
+            yield finding._replace(in_any_layer=True)
+
+
+def _check_layer(
+    context: LintContext, step: LayerStep, changes: list[LayerChange]
+) -> Iterator[Finding]:
+    """Report what a layer weakens, unless a later one takes it back."""
+    tree = context.merged.tree
+    yield from _check_settings(step, tree)
+    yield from check_arguments(step, tree)
+    yield from check_lists(context, step)
+    is_counting = _find_refusing_file(step.inherited, ("limits", "learn"))
+    known = [change for change in changes if change.old or change.field or is_counting]
+    for _, group in groupby(known, lambda change: change.entry):
+        yield from _check_entry(list(group))
+
+
+def _check_entry(changes: list[LayerChange]) -> Iterator[Finding]:
+    """Report what is looser in an entry, and once what else is replaced."""
+    first = changes[0]
+    name = f"`{first.entry.replace('/', '.')}` of {first.file}"
+    for change in changes:
+        if change.direction:
+            yield Finding(change.span, f"this loosens {name}: {_describe(change)}", _KEEP)
+    others = [change for change in changes if not change.direction]
+    if others:
+        keys = ", ".join(f"`{_key(change)}`" for change in others if change.field)
+        message = f"this replaces {keys + ' of ' if keys else ''}{name}"
+        if first.old is None and not first.field:
+            message = (
+                f"this changes what the limits of {first.file} count: they leave it at its default"
+            )
+        help_text = "check that it refuses what it did, or ignore this with a reason"
+        yield Finding(others[0].span, message, help_text)
+
+
+def _describe(change: LayerChange) -> str:
+    key = _key(change)
+    match key, change.old, change.new:
+        case "", _, "`none`":
+            return "it is switched off"
+        case "mode", _, _:
+            return "it no longer acts"
+        case _, old, None:
+            return f"`{key}: {(old or '').strip('`')}` is gone"
+        case _, None, _:
+            return f"`{key}` is added"
+    return f"{f'`{key}` ' if key else 'it '}changes from {change.old} to {change.new}"
+
+
+def _key(change: LayerChange) -> str:
+    """Return the key of a changed value, without its index in a list."""
+    return ".".join(step for step in change.field if not step.isdecimal())
+
+
+def _check_settings(step: LayerStep, tree: MappingNode) -> Iterator[Finding]:
+    """Report settings of the whole policy that weaken the other layer's entries."""
+    top, inherited = step
     for name, (weak, strong) in _WEAK_SETTINGS.items():
-        own, old = top.get(name), inherited.get(name)
+        own, old, last = top.get(name), inherited.get(name), tree.get(name)
+        if last is None or to_plain(last) != weak:
+            continue
         if own is not None and to_plain(own) == weak:
             if old is not None and to_plain(old) == strong:
                 message = f"this weakens the inherited `{name}: {strong}` for the whole policy"
@@ -68,80 +132,11 @@ def check(context: LintContext) -> Iterator[Finding]:
                 )
                 help_text = f"write `{name}: {strong}`, or repeat `{name}: {weak}` to confirm it"
                 yield Finding(find_span(top, (section,), key=True), message, help_text)
-    yield from _check_lists(top, inherited)
-    for section, depth in _ENTRY_LEVELS.items():
-        own, old = top.get(section), inherited.get(section)
-        for path, before, after in _overridden(old, own, (section,), depth):
-            if before.source.file.startswith(PACK_PREFIX):
-                continue
-            before, after = insert_params(before, inherited), insert_params(after, top, inherited)
-            for key, reason in find_loosened(section, before, after):
-                message = f"this loosens {_name(path)} of {before.source.file}: {reason}"
-                help_text = "keep the inherited value, or ignore this with a reason"
-                at = (*path, key) if key else path
-                yield Finding(find_span(top, at, key=True), message, help_text)
 
 
-def _find_refusing_file(inherited: MappingNode) -> str:
+def _find_refusing_file(inherited: MappingNode, names: tuple[str, ...] = _REFUSING_SECTIONS) -> str:
     """Return a file, not a pack's, whose entries may refuse calls; empty if there is none."""
-    sections = [inherited.get(key) for key in _REFUSING_SECTIONS]
+    sections = [inherited.get(key) for key in names]
     entries = [node for one in sections if isinstance(one, MappingNode) for _, node in one.entries]
     files = (node.source.file for node in entries)
     return next((file for file in files if not file.startswith(PACK_PREFIX)), "")
-
-
-def _overridden(
-    old: Node | None, new: Node | None, path: Path, depth: int
-) -> Iterator[tuple[Path, Node, Node]]:
-    """Yield the path, the inherited and the own value of each entry that a layer overrides."""
-    if old is None or new is None:
-        return
-    if not depth:
-        yield path, old, new
-    elif isinstance(old, MappingNode) and isinstance(new, MappingNode):
-        # `limits.default` has its kinds one level higher than `limits.tools`.
-        levels = depth - (2 if path == ("limits",) else 1)
-        for key, value in new.entries:
-            deeper = levels + (path == ("limits",) and key.text != "default")
-            yield from _overridden(old.get(key.text), value, (*path, key.text), deeper)
-
-
-def _check_lists(top: MappingNode, inherited: MappingNode) -> Iterator[Finding]:
-    """Report lists of arguments, replaced as a whole, with which inherited entries see less."""
-    for names in (_TARGETS, _IGNORED):
-        (old, no_old), (own, no_own) = descend(inherited, names), descend(top, names)
-        if no_own or (no_old and names is _TARGETS):
-            continue
-        span = find_span(top, names, key=True)
-        is_tuned = names is _IGNORED and old.source.file.startswith(PACK_PREFIX)
-        if not is_tuned and (missing := list_missing(old, own)):
-            message = f"this leaves out {_quote_all(missing)} of {old.source.file}"
-            yield Finding(span, message, "list them too, or ignore this with a reason")
-        added = list_missing(own, old) if not no_old else to_plain(own)
-        asking = _find_asking(inherited)
-        if names is _IGNORED and asking is not None and added:
-            message = (
-                f"an approval of the inherited `{asking}` now holds for any {_quote_all(added)}"
-            )
-            yield Finding(span, message, "ignore this with a reason if none of them matters there")
-
-
-def _find_asking(inherited: MappingNode) -> str | None:
-    """Return the id of the first inherited entry that asks for an approval."""
-    for section in ("rules", "budgets"):
-        entries = inherited.get(section)
-        for key, entry in entries.entries if isinstance(entries, MappingNode) else ():
-            if not isinstance(entry, MappingNode):
-                continue
-            effect = entry.get("effect")
-            if "ask_at" in entry or (effect is not None and to_plain(effect) == "ask"):
-                return key.text
-    return None
-
-
-def _quote_all(names: list[str]) -> str:
-    return ", ".join(map(quote_text, names))
-
-
-def _name(path: Path) -> str:
-    return f"`{'.'.join(map(str, path))}`"

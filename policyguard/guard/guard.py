@@ -81,10 +81,10 @@ class Guard:
         self._lock = threading.RLock()
         fork_safety.guard_locks.add(self._lock)
         self._state = GuardState(compiled)
-        self._constraint_sync = (
-            ConstraintSync(store, self._state.constraint_set) if store is not None else None
-        )
-        if self._constraint_sync is not None:
+        self._constraint_sync: ConstraintSync | None = None
+        if store is not None:
+            constraint_set = self._state.constraint_set
+            self._constraint_sync = ConstraintSync(store, constraint_set, self._steady_clock)
             self._state.learner.use_shared_store()
         self._journal: Journal | None = None
         if store is not None:

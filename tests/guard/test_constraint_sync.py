@@ -54,6 +54,22 @@ def test_failures_of_different_sessions_corroborate(tmp_path: Path) -> None:
     ]
 
 
+def test_a_ban_learned_under_a_clock_ahead_lasts_one_lifetime(tmp_path: Path) -> None:
+    day = 86_400 * 10**9
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY.replace("CORROBORATE", "1, weaken: {lives: 7d}"))
+
+    def is_allowed(days: float) -> bool:
+        now = 10**18 + round(days * day)
+        with Guard.load(file, store=tmp_path / "s.db", clock=lambda: now) as guard:
+            return guard.session(f"s{days}").check("build", {"target": "x"}).allowed
+
+    ahead = 10**18 + 365 * day
+    with Guard.load(file, store=tmp_path / "s.db", clock=lambda: ahead) as guard:
+        assert _fail(guard, "wrong clock")
+    assert [is_allowed(days) for days in (0, 6.9, 7.1)] == [False, False, True]
+
+
 def test_names_with_surrogates_are_learned_and_stored(tmp_path: Path) -> None:
     """JSON allows lone surrogates, and a model may send them in made-up names."""
     for number in range(2):

@@ -195,7 +195,7 @@ def test_charges_leave_the_window_whoever_made_them(store: Store) -> None:
     assert drain(store, two, at=5) == 97
     assert drain(store, one, at=10) == 0
     store.quotas.refresh([one], 10, settle=True)
-    assert one.usage.fits_at(1, 10) == 11
+    assert one.usage.fits_at(1, 10, 10) == 11
     assert [drain(store, two, at=at) for at in (11, 12, 13, 14, 15)] == [1, 1, 1, 0, 97]
 
 
@@ -215,6 +215,34 @@ def test_a_clock_that_runs_backwards_frees_nothing(store: Store) -> None:
     assert sum(try_charge(store, two, at=1) for _ in range(4)) == 4
     assert usage_at(store, one, 1050) == 8
     assert usage_at(store, one, 1100) == 0
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["closed", "in use"])
+def test_a_clock_that_was_ahead_shuts_a_window_for_one_window(
+    store: Store, *, is_open: bool
+) -> None:
+    spec = QuotaSpec(limit=5, within=10)
+    wrong = store.quotas.open(NAME, spec)
+    assert [try_charge(store, wrong, at=1000 + n) for n in range(2)] == [True] * 2
+    if not is_open:
+        store.quotas.close([wrong])
+    quota = store.quotas.open(NAME, spec)
+    assert drain(store, quota, at=1) == 3
+    assert drain(store, quota, at=10) == 0
+    assert drain(store, quota, at=11) == 5
+    assert drain(store, quota, at=20) == 0
+    assert drain(store, quota, at=30) == 5
+
+
+def test_a_clock_that_is_behind_frees_nothing_for_the_others(store: Store) -> None:
+    spec = QuotaSpec(limit=5, within=10)
+    quota = store.quotas.open(NAME, spec)
+    assert drain(store, quota, at=100) == 5
+    behind = store.quotas.open(NAME, spec)
+    assert drain(store, behind, at=50) == 0
+    assert drain(store, behind, at=40) == 0
+    assert drain(store, quota, at=101) == 0
+    assert drain(store, quota, at=110) == 5
 
 
 def test_a_budget_with_too_many_keys_refuses_more(store: Store) -> None:

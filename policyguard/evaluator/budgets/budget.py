@@ -195,7 +195,7 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             return None
         retry_after = None
         if exceeded and usage is not None and self.within is not None and attempt.at is not None:
-            fits_at = usage.fits_at(used + max(amount, 1) - limit, self.within)
+            fits_at = usage.fits_at(used + max(amount, 1) - limit, self.within, attempt.at)
             retry_after = (fits_at - attempt.at) / 1e9 if fits_at is not None else None
         if effect < Effect.ASK and self.kind != "time" and not self.post_paid:
             used += amount  # the advice goes with this call's own result

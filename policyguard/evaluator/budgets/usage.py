@@ -7,9 +7,18 @@ budget of 0.3.
 from __future__ import annotations
 
 from collections import deque
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
+
+
+class AheadCharge(NamedTuple):
+    """A charge dated later than the clock of whoever reads it: `at`, seen at `seen_at` (ns)."""
+
+    at: int
+    seen_at: int
+    amount: int
 
 
 class BudgetUsage(msgspec.Struct, eq=False):
@@ -17,7 +26,8 @@ class BudgetUsage(msgspec.Struct, eq=False):
 
     `started_at` is when the first call was admitted (ns), `running` how many calls are. A budget
     with a time window keeps its charges; beyond `max_charges` the oldest two become one with the
-    later time, so that charges are dropped late, never early.
+    later time, so that charges are dropped late, never early. Charges `ahead` were made under a
+    clock that was ahead: they count from when they are seen, not when their time comes.
     """
 
     used: int = 0
@@ -26,6 +36,40 @@ class BudgetUsage(msgspec.Struct, eq=False):
     started_at: int | None = None
     latest_at: int | None = None
     charges: deque[tuple[int, int]] | None = None
+    ahead: tuple[AheadCharge, ...] = ()
+
+    def redate(self, at: int, within: int, max_charges: int) -> bool:
+        """Set apart the charges beyond `at` (ns); return whether anything changed.
+
+        They count for one window from `at`. One whose time comes sooner was made under a clock that
+        is right, and was seen by one that is behind: it counts from its time as ever.
+        """
+        charges, ahead = self.charges or deque(), self.ahead
+        is_kept = all(at - within < one.seen_at <= at < one.at for one in ahead)
+        if is_kept and not (charges and charges[-1][0] > at):
+            return False
+        kept = [one._replace(seen_at=min(at, one.seen_at)) for one in ahead if one.at > at]
+        while charges and charges[-1][0] > at:
+            charged_at, amount = charges.pop()
+            kept.append(AheadCharge(charged_at, at, amount))
+        if self.latest_at is not None and self.latest_at > at:
+            self.latest_at = at
+        self.used -= sum(one.amount for one in ahead if one.at <= at)
+        self.used -= sum(one.amount for one in kept if one.seen_at <= at - within)
+        self.ahead = tuple(one for one in kept if one.seen_at > at - within)
+        for one in ahead:
+            if one.at <= at:
+                self.insert_charge(one.amount, one.at, within, max_charges)
+        return True
+
+    def add_ahead(self, charged_at: int, seen_at: int, amount: int, max_charges: int) -> None:
+        """Count a charge at `charged_at`, which is later than the present, `seen_at`."""
+        self.used += amount
+        self.ahead = (*self.ahead, AheadCharge(charged_at, seen_at, amount))
+        if len(self.ahead) > max_charges:
+            first, second, *others = self.ahead
+            latest = max(first.at, second.at), max(first.seen_at, second.seen_at)
+            self.ahead = (AheadCharge(*latest, first.amount + second.amount), *others)
 
     def charge(self, amount: int, at: int | None, within: int | None, max_charges: int) -> None:
         """Count `amount` at `at`; a negative amount refunds what was charged at `at`.
@@ -33,11 +77,16 @@ class BudgetUsage(msgspec.Struct, eq=False):
         A clock that runs backwards makes no charge older than the ones before.
         """
         if at is not None and amount >= 0:
+            if self.ahead:
+                self.add_ahead(self.clamp_time(at), at, amount, max_charges)
+                return
             at = self.clamp_time(at)
         self.insert_charge(amount, at, within, max_charges)
 
     def clamp_time(self, at: int) -> int:
         """Return `at`, or the time of the latest charge if that is later."""
+        if self.ahead:
+            at = max(at, *(one.at for one in self.ahead))
         return at if self.latest_at is None or at >= self.latest_at else self.latest_at
 
     def insert_charge(
@@ -84,6 +133,11 @@ class BudgetUsage(msgspec.Struct, eq=False):
         if at is not None and window_start is not None and at <= window_start:
             return
         self.used -= amount
+        if at is not None:
+            for one in self.ahead:
+                if (one.at, one.amount) == (at, amount):
+                    self.ahead = tuple(other for other in self.ahead if other is not one)
+                    return
         charges = self.charges
         if not charges:
             return
@@ -104,18 +158,22 @@ class BudgetUsage(msgspec.Struct, eq=False):
 
     def used_at(self, at: int | None, within: int | None) -> int:
         """Return what counts at `at`: all, or the charges of the last `within` nanoseconds."""
-        if within is None or at is None or not self.charges:
+        if within is None or at is None or not (self.charges or self.ahead):
             return self.used
-        dropped = 0
-        for charged_at, amount in self.charges:
+        dropped = sum(one.amount for one in self.ahead if one.seen_at <= at - within)
+        for charged_at, amount in self.charges or ():
             if charged_at > at - within:
                 break
             dropped += amount
         return self.used - dropped
 
-    def fits_at(self, needed: int, within: int) -> int | None:
-        """Return when enough charges have left the window to fit `needed`; None if never."""
-        for charged_at, amount in self.charges or ():
+    def fits_at(self, needed: int, within: int, at: int) -> int | None:
+        """Return when `needed` more will have left the window than at `at`; None if never."""
+        ahead = [(one.seen_at, one.amount) for one in self.ahead]
+        charges: list[tuple[int, int]] = sorted([*(self.charges or ()), *ahead])
+        for charged_at, amount in charges:
+            if charged_at <= at - within:
+                continue
             needed -= amount
             if needed <= 0:
                 return charged_at + within

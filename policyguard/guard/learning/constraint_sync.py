@@ -12,10 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from policyguard.evaluator.attempt import CallResult
+from policyguard.guard.clock import RESOLUTION, SteadyClock
 from policyguard.learned.constraint_set import ConstraintSet, constraint_id
 from policyguard.learned.snapshot import Snapshot
-from policyguard.model.constraint import Observation
+from policyguard.model.constraint import Constraint, Observation
 from policyguard.model.policy import Policy
 from policyguard.store.constraint_records import (
     decode_constraint,
@@ -52,8 +55,11 @@ class ConstraintSync:
     `next_poll` is when to poll the store next, in seconds of `time.monotonic`.
     """
 
-    def __init__(self, store: Store, constraint_set: ConstraintSet) -> None:
+    def __init__(
+        self, store: Store, constraint_set: ConstraintSet, steady_clock: SteadyClock
+    ) -> None:
         self.store = store
+        self._steady_clock = steady_clock
         self._constraint_set = constraint_set
         self._version = 0
         self.next_poll = 0.0
@@ -206,8 +212,19 @@ class ConstraintSync:
         if stored.state == REVOKED:
             self._constraint_set.revoke(stored.id)
         else:
-            self._constraint_set.put(decode_constraint(stored, self.store))
+            self._constraint_set.put(self._redate(decode_constraint(stored, self.store)))
             self._constraint_set.changed_ids.discard(stored.id)
+
+    def _redate(self, constraint: Constraint) -> Constraint:
+        """Let a constraint that was confirmed under a clock ahead fade from now on."""
+        now, confirmed_at = self._steady_clock.read()[0], constraint.confirmed_at
+        if confirmed_at is None or confirmed_at - now < RESOLUTION:
+            return constraint
+        constraint = replace(
+            constraint, confirmed_at=now, learned_at=min(now, constraint.learned_at or now)
+        )
+        self.store.constraints.put(to_record(constraint, now))
+        return constraint
 
     def _save_evidence(self, observation: Observation) -> None:
         pieces = self._constraint_set.evidence_for(observation.scope, observation.evidence_key)

@@ -62,8 +62,10 @@ class QuotaLease(msgspec.Struct):
         reserved: int = words[RESERVED]
         return reserved + self.used_amount(words, spec)
 
-    def settle(self, words: SlotWords, usage: BudgetUsage, spec: QuotaSpec) -> bool:
-        """Add the unsettled usage to `usage`; return whether there was any."""
+    def settle(
+        self, words: SlotWords, usage: BudgetUsage, spec: QuotaSpec, now: int | None
+    ) -> bool:
+        """Add the unsettled usage to `usage` at `now` (ns); return whether there was any."""
         if spec.within is None:
             unsettled = words[USED] - self.settled_amount
             usage.used += unsettled
@@ -73,7 +75,10 @@ class QuotaLease(msgspec.Struct):
         for number in range(self.settled_count, count):
             index = _log_index(number)
             at, amount = words[index], words[index + 1]
-            usage.insert_charge(amount, at, spec.within, spec.max_charges)
+            if now is not None and at > now and amount > 0:
+                usage.add_ahead(at, now, amount, spec.max_charges)
+            else:
+                usage.insert_charge(amount, at, spec.within, spec.max_charges)
             self.settled_amount += amount
         changed = count != self.settled_count
         self.settled_count = count

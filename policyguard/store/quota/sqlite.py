@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
-from policyguard.evaluator.budgets.usage import BudgetUsage
+from policyguard.evaluator.budgets.usage import AheadCharge, BudgetUsage
 from policyguard.store.boot import read_boot_id
 from policyguard.store.errors import DECODE_ERRORS, damaged_error
 from policyguard.store.protocol import QuotaKey
@@ -19,9 +19,20 @@ from policyguard.store.session_locks import FileLock, LockFile
 from policyguard.store.sqlite.database import Database
 
 _encode = msgspec.json.Encoder().encode
-_decoder = msgspec.json.Decoder(
-    tuple[int, int, int | None, int | None, list[tuple[int, int]] | None]  # of any size, in JSON
-)
+
+
+class _StoredUsage(msgspec.Struct, array_like=True, omit_defaults=True):
+    """A `BudgetUsage` in JSON, where integers have any size."""
+
+    used: int
+    granted: int
+    started_at: int | None
+    latest_at: int | None
+    charges: list[tuple[int, int]] | None
+    ahead: tuple[AheadCharge, ...] = ()
+
+
+_decoder = msgspec.json.Decoder(_StoredUsage)
 
 
 class SqliteQuotaBackend:
@@ -122,17 +133,20 @@ class SqliteQuotaBackend:
         self._holder = None
 
     def _decode_usage(self, data: bytes) -> BudgetUsage:
-        usage = BudgetUsage()
         try:
-            values = _decoder.decode(data)
-            usage.used, usage.granted, usage.started_at, usage.latest_at, charges = values
+            stored = _decoder.decode(data)
         except DECODE_ERRORS as error:
             raise damaged_error(self._database.path, "a shared budget", error) from None
-        if charges is not None:
-            usage.charges = deque(charges)
+        charges = deque(stored.charges) if stored.charges is not None else None
+        usage = BudgetUsage(stored.used, stored.granted, 0, stored.started_at, stored.latest_at)
+        usage.charges, usage.ahead = charges, stored.ahead
         return usage
 
 
 def _encode_usage(usage: BudgetUsage) -> bytes:
     charges = list(usage.charges) if usage.charges is not None else None
-    return _encode((usage.used, usage.granted, usage.started_at, usage.latest_at, charges))
+    return _encode(
+        _StoredUsage(
+            usage.used, usage.granted, usage.started_at, usage.latest_at, charges, usage.ahead
+        )
+    )

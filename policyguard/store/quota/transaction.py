@@ -51,7 +51,10 @@ class QuotaTransaction:
         self._changed = False
         if self._own_lease is not None:
             _, words = self.ensure_lease()
-            self._changed = self._own_lease.settle(words, self.usage, self._spec)
+            self._changed = self._own_lease.settle(words, self.usage, self._spec, at)
+        within = self._spec.within
+        if at is not None and within is not None:
+            self._changed |= self.usage.redate(at, within, self._spec.max_charges)
 
     def make_room(self, amount: int) -> bool:
         """Return whether `amount` can be charged, after reclaiming unused leases if needed."""
@@ -242,7 +245,7 @@ class QuotaTransaction:
         time.sleep(self._backend.visibility_delay)
         for lease, words in fenced:
             if self._spec.within is not None:
-                lease.settle(words, self.usage, self._spec)
+                lease.settle(words, self.usage, self._spec, self._at)
             lease.ceiling = min(lease.ceiling, lease.committed_amount(words, self._spec))
             self._backend.put_lease(self._key, lease)
         self._changed = True
@@ -261,7 +264,7 @@ class QuotaTransaction:
         """Count a dead holder's usage and free its reservations."""
         words = self._words_of(lease)
         if words is not None and lease.boot_id in ("", self._backend.boot_id):
-            lease.settle(words, self.usage, self._spec)
+            lease.settle(words, self.usage, self._spec, self._at)
         elif not self._spec.counts_slots:  # unknown: assume that it used the whole lease
             self.add_usage(max(0, lease.ceiling - lease.settled_amount))
         self._backend.delete_lease(self._key, lease)
@@ -303,5 +306,5 @@ class QuotaTransaction:
         within, usage = self._spec.within, self.usage
         until = None
         if within is not None and usage.latest_at is not None and not usage.granted:
-            until = usage.latest_at + within
+            until = max([usage.latest_at, *(one.seen_at for one in usage.ahead)]) + within
         self._backend.put_usage(self._key, usage, until)

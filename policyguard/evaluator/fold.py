@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policyguard.evaluator import transitions
+from policyguard.evaluator import transitions, unreported
 from policyguard.evaluator.approvals import GivenApproval
 from policyguard.evaluator.attempt import CallResult
 from policyguard.evaluator.budgets.charges import (
@@ -203,7 +203,7 @@ def close(
     evaluator: Evaluator, state: EvaluatorState, session: SessionState, event: SessionEnded
 ) -> None:
     """End a session: abandon its calls, and forget what was counted for it alone."""
-    transitions.abandon_calls(evaluator, state, session, event.at)
+    unreported.abandon_calls(evaluator, state, session, event.at)
     for budget, key in session.usage_keys | session.turn_usage_keys:
         state.ledger.remove(budget, key)
     state.sessions.pop(session.id, None)

@@ -158,12 +158,9 @@ class SessionState:
             return self.given_up.get(call) or self.reduced.get(call)
         return attempt
 
-    def remove_unreported(self, attempt: Attempt) -> None:
-        """Note that a call has its result."""
-        if not attempt.is_given_up:
-            del self.in_flight[attempt.id]
-        else:
-            del (self.reduced if attempt.is_reduced else self.given_up)[attempt.id]
+    def remove_given_up(self, attempt: Attempt) -> None:
+        """Note that a given-up call has its result."""
+        del (self.reduced if attempt.is_reduced else self.given_up)[attempt.id]
 
     def add_usage(self, tokens: int, cost: float) -> None:
         """Count tokens and cost. An invalid amount counts as more than any rule allows."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 
+from policyguard.evaluator import unreported
 from policyguard.evaluator.approvals import ApprovalRequest
 from policyguard.evaluator.attempt import UNRECORDED_ARGS, Attempt, CallResult, WindowEntry
-from policyguard.evaluator.budgets.charges import apply_charge, free_slots, holds_slot, refund
+from policyguard.evaluator.budgets.charges import apply_charge, free_slots, refund
 from policyguard.evaluator.evaluator import HALTED, Evaluator
 from policyguard.evaluator.evaluator_state import EvaluatorState
 from policyguard.evaluator.limits.bans import LimitBan
@@ -78,7 +78,7 @@ def admit(evaluator: Evaluator, state: EvaluatorState, attempt: Attempt) -> None
             session.now = at  # as `advance_clock` would: it is not before the latest
     in_flight = session.in_flight
     if in_flight or session.timed_out:
-        _reclaim_calls(evaluator, state, session, at)
+        unreported.reclaim_calls(evaluator, state, session, at)
     fingerprint = attempt.fingerprint
     attempt.window_entry = WindowEntry(fingerprint, fingerprint, seq=session.state_changes.seq)
     if session.on_fast_path:
@@ -112,7 +112,10 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
     attempt, event, outcome = result.attempt, result.report, result.outcome
     session, at = attempt.session, attempt.completed_at
     advance_clock(session, at)
-    session.remove_unreported(attempt)
+    if attempt.is_given_up:
+        session.remove_given_up(attempt)
+    else:
+        del session.in_flight[attempt.id]
     state_changes = session.state_changes
     entry = attempt.window_entry
     entry.seq = state_changes.seq = state_changes.seq + 1
@@ -210,7 +213,7 @@ def refuse(
     It counts in no window, only towards escalation thresholds and `refusals`.
     """
     advance_clock(session, event.at)
-    _expire_calls(evaluator, state, session, event.at)
+    unreported.expire_calls(evaluator, state, session, event.at)
     plan = find_plan(evaluator, session, event)
     bound_plan = session.bind_plan(plan)
     if event.effect == Effect.HALT:
@@ -270,20 +273,6 @@ def reset_refusals(evaluator: Evaluator, session: SessionState) -> None:
             session.active_limits.pop(id_, None)
 
 
-def abandon_calls(
-    evaluator: Evaluator, state: EvaluatorState, session: SessionState, at: int | None
-) -> None:
-    """Drop all calls of a session, and free their slots."""
-    for attempt in session.in_flight.values():
-        _abandon(evaluator, state, attempt, at)
-    for attempt in session.timed_out.values():
-        free_slots(evaluator, state, attempt)
-    session.in_flight.clear()
-    session.timed_out.clear()
-    session.given_up.clear()
-    session.reduced.clear()
-
-
 def _lift_progress_bans(session: SessionState, outcome: Outcome) -> None:
     """Lift the bans that last until something advances."""
     for ban in session.bans.lift_on_progress(outcome):
@@ -296,73 +285,6 @@ def _add_ban(limit: LimitChecker, tracker: Any, attempt: Attempt, result: str) -
     violation = limit.evaluate(tracker, attempt, session.state_changes, 0)
     if violation is not None and violation.used is not None and violation.used >= limit.max:
         session.bans.add(LimitBan(limit, attempt, violation.text, result))
-
-
-def _reclaim_calls(
-    evaluator: Evaluator, state: EvaluatorState, session: SessionState, at: int | None
-) -> None:
-    """Give up a call in flight that was not reported in time, and one where there are too many.
-
-    It stays charged; only its slots are freed, and a late result counts. Of too many, one without a
-    slot goes first: it may still run. A call that the guard runs itself is never given up.
-    """
-    _expire_calls(evaluator, state, session, at)
-    max_calls = evaluator.bounds.in_flight
-    if len(session.timed_out) >= max_calls:
-        ended = next(_not_held(session.timed_out), None)
-        if ended is not None:
-            free_slots(evaluator, state, session.timed_out.pop(ended.id))
-    if len(session.in_flight) >= max_calls:
-        calls = _not_held(session.in_flight)
-        slotless = (attempt for attempt in calls if not holds_slot(evaluator, attempt))
-        given_up = next(slotless, None) or next(_not_held(session.in_flight), None)
-        if given_up is not None:
-            _give_up(evaluator, state, given_up, at)
-
-
-def _expire_calls(
-    evaluator: Evaluator, state: EvaluatorState, session: SessionState, at: int | None
-) -> None:
-    """Drop the oldest timed-out and give up the oldest unreported call if they are overdue."""
-    if at is None:
-        return
-    due = at - evaluator.bounds.unreported
-    for calls in (session.timed_out, session.in_flight):
-        oldest = next(_not_held(calls), None)
-        if oldest is not None and oldest.at is not None and oldest.at < due:
-            if calls is session.in_flight:
-                _give_up(evaluator, state, oldest, at)
-            else:
-                free_slots(evaluator, state, calls.pop(oldest.id))
-
-
-def _not_held(calls: Mapping[str, Attempt]) -> Iterator[Attempt]:
-    """Yield the calls that the guard does not run itself, the oldest first."""
-    return (attempt for attempt in calls.values() if not attempt.is_held)
-
-
-def _give_up(evaluator: Evaluator, state: EvaluatorState, attempt: Attempt, at: int | None) -> None:
-    """Take a call for unreported. As many are kept whole as may be in flight."""
-    session = attempt.session
-    del session.in_flight[attempt.id]
-    _abandon(evaluator, state, attempt, at)
-    given_up = session.given_up
-    given_up[attempt.id] = attempt
-    bounds, reduced = evaluator.bounds, session.reduced
-    if len(given_up) > bounds.in_flight:
-        oldest = given_up.pop(next(iter(given_up)))
-        oldest.reduce()
-        reduced[oldest.id] = oldest
-    if len(given_up) + len(reduced) > bounds.given_up:
-        kept = reduced or given_up
-        del kept[next(iter(kept))]
-        session.has_forgotten_calls = True
-
-
-def _abandon(evaluator: Evaluator, state: EvaluatorState, attempt: Attempt, at: int | None) -> None:
-    free_slots(evaluator, state, attempt)
-    attempt.is_given_up = True
-    state.hooks.on_abandoned(attempt, at)
 
 
 def _remember_tolerant_call(evaluator: Evaluator, session: SessionState, attempt: Attempt) -> None:

@@ -202,7 +202,7 @@ class CallPipeline(KnownCalls):
                 if not self.closed and self._state.has_forgotten_calls:
                     errors = (decisions.FORGOTTEN_CALL,)
                 return Recorded(outcome=outcome, errors=errors, counted=False)
-            if reported is not None:
+            if type(reported) is Decision:
                 self._require_same(attempt, reported)
             evaluator, evaluator_state = guard._evaluator, guard._state.evaluator_state
             result = evaluator.evaluate_result(attempt, event, self._state.clamp_time(event.at))
@@ -254,7 +254,7 @@ class CallPipeline(KnownCalls):
         with self._guard._lock:
             self.require_known(event.call)
             attempt = self._state.in_flight.get(event.call)
-            if attempt is not None:
+            if attempt is not None and type(decision) is Decision:
                 self._require_same(attempt, decision)
             if self.closed:
                 return

@@ -80,12 +80,12 @@ class KnownCalls:
             reason = "it has been reported, or was never admitted"
         raise UnknownCallError(f"no call `{id_}` in session `{self._state.id}`: {reason}")
 
-    def _require_same(self, attempt: Attempt, named: Decision | str) -> None:
+    def _require_same(self, attempt: Attempt, decision: Decision) -> None:
         """Raise `UnknownCallError` for a decision on another call with this id and session."""
-        if type(named) is Decision and named.fingerprint != attempt.approval_fingerprint:
+        if decision.fingerprint != (attempt.exact_fingerprint or attempt.fingerprint):
             raise UnknownCallError(
-                f"call `{named.id}` in session `{named.session}` is another call: this decision "
-                "was made by another guard; report it there"
+                f"call `{decision.id}` in session `{decision.session}` is another call: this "
+                "decision was made by another guard; report it there"
             )
 
     def suspend(self) -> None:

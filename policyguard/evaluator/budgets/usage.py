@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 
 class AheadCharge(NamedTuple):
-    """A charge dated later than the clock of whoever reads it: `at`, seen at `seen_at` (ns)."""
+    """A charge dated `at`, later than the clock that first read it: then, it was `seen_at` (ns)."""
 
     at: int
     seen_at: int

@@ -85,7 +85,7 @@ def test_copy_is_independent() -> None:
 
 def test_time_at_which_an_amount_fits() -> None:
     usage = _usage_of((0, 3), (5, 4))
-    assert [usage.fits_at(needed, WITHIN) for needed in (1, 3, 4, 7, 8)] == [
+    assert [usage.fits_at(needed, WITHIN, 0) for needed in (1, 3, 4, 7, 8)] == [
         10,
         10,
         15,

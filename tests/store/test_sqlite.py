@@ -503,3 +503,69 @@ def test_a_pipe_in_place_of_a_file(tmp_path: Path, suffix: str, read_only: bool)
         StoreError, match=rf"store\.db{suffix}: is not a regular file; move it away"
     ):
         use()
+
+
+def run_elsewhere(path: Path, code: str) -> str:
+    """Use the store in another process: in one process, connections share their files."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{ELSEWHERE}{code}", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout + done.stderr.rpartition("StoreError")[1]
+
+
+ELSEWHERE = """
+import sys
+from pathlib import Path
+from policyguard.store.sqlite.store import SqliteStore
+from policyguard.store.protocol import Caps
+store = SqliteStore(Path(sys.argv[1]), caps=Caps(constraints=9, evidence=9, anchors=9))
+"""
+KEYS = "print(*(key for _, key, _ in store.evidence.list()))\n"
+
+
+def test_a_log_that_is_removed_in_use_loses_nothing(tmp_path: Path) -> None:
+    """Not what was written since, nor what other processes write."""
+    path = tmp_path / "store.db"
+    writer = SqliteStore(path, caps=CAPS)
+    writer.evidence.put("s", "before", b"1")
+    path.with_name("store.db-wal").unlink()
+    assert run_elsewhere(path, KEYS) == "StoreError"  # SQLite has an index without its log
+    writer.evidence.put("s", "after", b"2")
+    put = "store.evidence.put('s', 'other', b'3')\n"
+    assert run_elsewhere(path, put + KEYS) == "after before other\n"
+    assert len(writer.evidence.list()) == 3
+    writer.close()
+    assert run_elsewhere(path, KEYS) == "after before other\n"
+
+
+@pytest.mark.parametrize("suffixes", [("-wal",), ("-shm",), ("-wal", "-shm")])
+@pytest.mark.parametrize("is_used", [False, True])
+def test_files_beside_a_store_that_are_removed_in_use_lose_nothing(
+    tmp_path: Path, suffixes: tuple[str, ...], *, is_used: bool
+) -> None:
+    path = tmp_path / "store.db"
+    writer = SqliteStore(path, caps=CAPS)
+    writer.evidence.put("s", "before", b"1")
+    for suffix in suffixes:
+        path.with_name(f"store.db{suffix}").unlink()
+    if is_used:
+        writer.evidence.put("s", "after", b"2")
+    writer.close()
+    assert run_elsewhere(path, KEYS) == ("after before\n" if is_used else "before\n")
+
+
+def test_a_log_that_is_replaced_in_use_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    writer = SqliteStore(path, caps=CAPS)
+    writer.evidence.put("s", "before", b"1")
+    for suffix in ("-wal", "-shm"):
+        path.with_name(f"store.db{suffix}").unlink()
+    run_elsewhere(path, "store.evidence.put('s', 'other', b'3'); import os; os._exit(0)")
+    with pytest.raises(StoreError, match="was replaced while it was in use"):
+        writer.evidence.put("s", "after", b"2")
+    writer.evidence.put("s", "after", b"2")
+    writer.close()
+    assert run_elsewhere(path, KEYS).split()[0] == "after"

@@ -30,6 +30,7 @@ from policyguard.model.text import escape_surrogates
 from policyguard.store import fork_safety
 from policyguard.store.errors import DECODE_ERRORS, RESTORE_HINT, StoreError, damaged_error
 from policyguard.store.paths import ensure_private_file, is_writable, require_regular_file
+from policyguard.store.sqlite.log_files import LOST_LOG, LogFiles
 
 SqlValue = str | int | bytes | None
 Migration = tuple[str, ...]
@@ -90,6 +91,7 @@ class Database:
         self._read_only = read_only
         self._connection: sqlite3.Connection | None = None
         self._file_stat: os.stat_result | None = None
+        self._log_files: LogFiles | None = None
         self._in_transaction = False
         self._forked_inside = False
         self._lock = threading.RLock()
@@ -161,9 +163,17 @@ class Database:
         """Close the connection; the next use reopens the file."""
         with self._lock:
             connection, self._connection = self._connection, None
-            if connection is not None:
-                with self._translated_errors():
+            if connection is None:
+                return
+            is_saved = True
+            with self._translated_errors():
+                try:
+                    if self._log_files is not None and not self._log_files.are_intact():
+                        is_saved = self._log_files.save(connection)
+                finally:
                     connection.close()
+            if not is_saved:
+                raise StoreError(self.path, *LOST_LOG)
 
     def _commit(self) -> None:
         if self._forked_inside:
@@ -185,6 +195,9 @@ class Database:
             return self._open()
         if not connection.in_transaction:
             self._check_file()
+            if self._log_files is not None and not self._log_files.are_intact():
+                self._disconnect()
+                return self._open()
         elif not self._in_transaction:
             self._roll_back()  # both the transaction and its rollback were interrupted
         return connection
@@ -208,6 +221,7 @@ class Database:
                 connection = self._open_prepared(copy)
         try:
             self._file_stat = self.path.stat()
+            self._log_files = None if self._read_only else LogFiles(self.path)
         except BaseException:
             connection.close()
             raise
@@ -246,6 +260,7 @@ class Database:
             raise self._replaced_error("is another file now")
 
     def _replaced_error(self, reason: str) -> StoreError:
+        self._log_files = None  # of a database that is gone
         return StoreError(
             self.path,
             f"{reason}: it was removed or replaced while it was in use",

@@ -1,0 +1,58 @@
+"""The log of a database in WAL mode and its index: whether they are still those in use.
+
+SQLite continues with a log that was removed, and what it writes then is lost once the connection is
+closed while another process has the database open.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+
+LOST_LOG = (
+    "its log (`-wal`) was replaced while it was in use: the last writes are lost",
+    "see what the journals have: `policyguard journal verify`",
+)
+"""The reason and remedy of a `StoreError`."""
+
+
+class LogFiles:
+    """The files beside a database, as they were when it was opened."""
+
+    def __init__(self, path: Path) -> None:
+        self._log = path.with_name(f"{path.name}-wal")
+        self._index = path.with_name(f"{path.name}-shm")
+        self._log_stat, self._index_stat = _stat(self._log), _stat(self._index)
+
+    def are_intact(self) -> bool:
+        """Whether both are the same files still."""
+        return _is_same(self._log_stat, _stat(self._log)) and _is_same(
+            self._index_stat, _stat(self._index)
+        )
+
+    def save(self, connection: sqlite3.Connection) -> bool:
+        """Move what a removed log holds into the database, through a connection that still has it.
+
+        Return False if that is lost, because others may have written another log since.
+        """
+        if _is_same(self._log_stat, _stat(self._log)):
+            return True  # only the index is gone: it is made again from the log
+        log = _stat(self._log)
+        if log is not None and log.st_size > 0:
+            # With the same index, another process has saved the log, and the file is its new one.
+            return _is_same(self._index_stat, _stat(self._index))
+        ((is_busy, _, _),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return not is_busy
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    with suppress(OSError):
+        return path.stat()
+    return None
+
+
+def _is_same(known: os.stat_result | None, found: os.stat_result | None) -> bool:
+    """Whether a file is the known one. What was not known to exist is not missed."""
+    return known is None or (found is not None and os.path.samestat(known, found))

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from policyguard import Guard
 from policyguard.store import paths
 from policyguard.store.errors import StoreError
 from policyguard.store.protocol import Anchor, Caps, ConstraintRecord, QuotaKey, QuotaSpec
+from policyguard.store.sqlite import commit_count
 from policyguard.store.sqlite.database import Database
 from policyguard.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
 from policyguard.store.sqlite.store import SqliteStore
@@ -79,7 +81,8 @@ def test_file_and_folder_are_private(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in store.path.parent.iterdir()}
-    assert modes.keys() == {"store.db", "store.db-wal", "store.db-shm", "store.db.lock"}
+    names = {"store.db", "store.db-wal", "store.db-shm", "store.db.lock", "store.db.commits"}
+    assert modes.keys() == names
     assert set(modes.values()) == {0o600}
     assert stat.S_IMODE(store.path.parent.stat().st_mode) == 0o700
 
@@ -569,3 +572,44 @@ def test_a_log_that_is_replaced_in_use_is_said(tmp_path: Path) -> None:
     writer.evidence.put("s", "after", b"2")
     writer.close()
     assert run_elsewhere(path, KEYS).split()[0] == "after"
+
+
+def test_a_log_that_is_removed_at_rest_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    put = "store.evidence.put('s', 'k', b'3')\n"
+    run_elsewhere(path, f"{put}store.close()\n{put}{put}import os; os._exit(0)")
+    path.with_name("store.db-wal").unlink()
+    store = SqliteStore(path, caps=CAPS)
+    with pytest.raises(StoreError, match=r"last 2 transactions are missing.*store\.db\.commits"):
+        store.evidence.list()
+    path.with_name("store.db.commits").unlink()
+    assert [key for _, key, _ in store.evidence.list()] == ["k"]
+    store.close()
+
+
+def test_an_older_copy_of_a_store_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with closing(SqliteStore(path, caps=CAPS)) as store:
+        store.evidence.put("s", "a", b"1")
+    copy = path.read_bytes()
+    with closing(SqliteStore(path, caps=CAPS)) as store:
+        store.evidence.put("s", "b", b"1")
+    path.write_bytes(copy)
+    with pytest.raises(StoreError, match="or the file was replaced by an older one"):
+        SqliteStore(path, caps=CAPS).evidence.list()
+
+
+def test_a_store_of_an_earlier_boot_may_be_older(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power loss the last transactions may be lost, unless each was synced."""
+    path = tmp_path / "store.db"
+    with closing(SqliteStore(path, caps=CAPS)) as store:
+        store.evidence.put("s", "a", b"1")
+    copy = path.read_bytes()
+    with closing(SqliteStore(path, caps=CAPS)) as store:
+        store.evidence.put("s", "b", b"1")
+    path.write_bytes(copy)
+    monkeypatch.setattr(commit_count, "_boot_digest", lambda: b"another boot")
+    with closing(SqliteStore(path, caps=CAPS)) as store:
+        assert [key for _, key, _ in store.evidence.list()] == ["a"]

@@ -135,7 +135,7 @@ class Database:
                 if write and self._is_locked:
                     self._set_locked(False)
                 yield
-                self._commit()
+                self._commit(write=write)
             except BaseException:
                 self._roll_back()
                 raise
@@ -175,7 +175,7 @@ class Database:
             if not is_saved:
                 raise StoreError(self.path, *LOST_LOG)
 
-    def _commit(self) -> None:
+    def _commit(self, *, write: bool) -> None:
         if self._forked_inside:
             raise self._fork_error()
         self.execute("COMMIT")

@@ -24,6 +24,7 @@ from policyguard.store.protocol import (
 from policyguard.store.quota.quotas import SharedQuotas
 from policyguard.store.quota.sqlite import SqliteQuotaBackend
 from policyguard.store.session_locks import FileLock, LockFile
+from policyguard.store.sqlite.commit_count import CountedDatabase
 from policyguard.store.sqlite.database import Database, SqlValue
 from policyguard.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
 
@@ -53,7 +54,7 @@ class SqliteStore:
         read_only: bool = False,
     ) -> None:
         self.path = resolve_store_path(path)
-        self._database = database = Database(
+        self._database = database = CountedDatabase(
             self.path,
             application_id=APPLICATION_ID,
             migrations=MIGRATIONS,

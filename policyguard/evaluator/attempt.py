@@ -109,7 +109,11 @@ class Attempt(msgspec.Struct, eq=False):
         activation = self._activation
         if activation is None:
             at = self.completed_at if self._is_completed else self.at
-            call = cast("Attempt", _WithoutArguments(self)) if self.lacks_arguments else self
+            call = (
+                self
+                if self.args is not UNRECORDED_ARGS
+                else cast("Attempt", _WithoutArguments(self))
+            )
             activation = Activation(call, self.session.activation_context, at)
             self._activation = activation
         return activation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 UNRECORDED_ARGS: dict[str, Any] = {}
-"""Stands for the arguments of a restored call whose journal did not keep them."""
+"""Stands for arguments that were not kept: in a journal, or of too many unreported calls."""
 
 
 class WindowEntry(msgspec.Struct, eq=False, gc=False):
@@ -109,9 +109,19 @@ class Attempt(msgspec.Struct, eq=False):
         activation = self._activation
         if activation is None:
             at = self.completed_at if self._is_completed else self.at
-            activation = Activation(self, self.session.activation_context, at)
+            call = (
+                self
+                if self.args is not UNRECORDED_ARGS
+                else cast("Attempt", _WithoutArguments(self))
+            )
+            activation = Activation(call, self.session.activation_context, at)
             self._activation = activation
         return activation
+
+    @property
+    def lacks_arguments(self) -> bool:
+        """Whether its arguments are not known any more."""
+        return self.args is UNRECORDED_ARGS
 
     def split_tool_name(self) -> None:
         """Split a full name. To be called once, before anything is derived."""
@@ -156,8 +166,9 @@ class Attempt(msgspec.Struct, eq=False):
 
     def reduce(self) -> None:
         """Forget what may be large: the arguments, and what was found in them."""
-        self.args, self.targets, self._activation = {}, (), None
-        self.tags = self.hints = self.estimate = self.previous = EMPTY
+        self.bound_plan.plan.is_state_changing(self)  # may read them
+        self.args, self.targets, self._activation = UNRECORDED_ARGS, (), None
+        self.previous = EMPTY
         self.is_reduced = True
 
     def sanitize_reason(self, reason: Exception | str) -> str:
@@ -181,6 +192,26 @@ class Attempt(msgspec.Struct, eq=False):
         if self.timeout is None or timeout < self.timeout:
             self.timeout = timeout
             self.timeout_by = by
+
+
+class _WithoutArguments:
+    """A call for expressions that were to read its arguments: they have no value."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._attempt, name)
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """Raise, so that an expression fails instead of finding no arguments."""
+        raise ValueError(
+            "the arguments of this call were not kept: report calls before the session is resumed, "
+            "or use `journal: {args: keep}`; of too many unreported calls they are forgotten"
+        )
+
+    targets = previous = args
 
 
 class CallResult(msgspec.Struct, eq=False, gc=False):

@@ -336,16 +336,11 @@ class Session(SessionLifetime):
         tool: str,
         args: Mapping[str, Any] | None,
         fn: Callable[[], R],
-        *,
-        server: str = "",
-        batch: str | None = None,
-        call: str | None = None,
-        cost: float | None = None,
-        tokens: int | None = None,
+        **options: Unpack[RunOptions],
     ) -> R:
         """Check a call, run `fn`, record its result, and return it.
 
-        `server`, `batch` and `call` are as in `check`, `cost` and `tokens` as in `record`.
+        Options: `server`, `batch` and `call` as in `check`, `cost` and `tokens` as in `record`.
         A refused call raises `CallRefused`; what `fn` raises is recorded as the call's error and
         raised. Advice is appended to a result that is text, or an MCP result with `content`.
         `TypeError` if `fn` is not a function, before anything is counted.
@@ -359,9 +354,7 @@ class Session(SessionLifetime):
         """
         from policyguard.guard.tools.runner import run  # asyncio, which a check does not need
 
-        return run(
-            self, tool, args, fn, cost=cost, tokens=tokens, server=server, batch=batch, call=call
-        )
+        return run(self, tool, args, fn, **options)
 
     async def arun(
         self,

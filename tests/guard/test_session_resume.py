@@ -210,6 +210,41 @@ learn: {{corroborate: 1, {learn}}}
         assert session.check("read", {"path": "a", "n": 1}).allowed is not expect_learned
 
 
+@pytest.mark.parametrize("args", ["keep", "hash", "mask", "drop"])
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "has(call.args.to)",
+        "'to' in call.args",
+        "size(call.args) > 0",
+        "call.args != {}",
+        "call.args.exists(name, name == 'to')",
+        "has(call['args'].to)",
+        "size(call.strings) > 0",
+        "size(call.targets) > 0",
+        "!has(call.previous.to)",
+    ],
+)
+def test_a_condition_over_redacted_arguments_fails_after_resuming(
+    tmp_path: Path, args: str, condition: str
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        f"policyguard: 1\nname: resumed\njournal: {{args: {args}}}\nclassify: {{targets: [to]}}\n"
+        f'budgets: {{sent: {{calls: 1, when: "outcome.ok && {condition}"}}}}\n'
+    )
+    recorded = []
+    for session_id, result in (("sent", {"result": "sent"}), ("failed", {"error": "no"})):
+        with Guard.load(file, store=tmp_path / "store.db") as guard:
+            guard.session(session_id).check("send", {"to": "you"})
+        with Guard.load(file, store=tmp_path / "store.db") as guard:
+            session = guard.session(session_id)
+            recorded.append(session.record("c1", **result))
+            assert session.check("send", {"to": "me"}).allowed is (session_id == "failed")
+    assert [error.id for error in recorded[0].errors] == ["budgets/sent"] * (args != "keep")
+    assert not recorded[1].errors
+
+
 def test_kept_arguments_can_be_simulated(tmp_path: Path) -> None:
     guard = _guard(tmp_path, "journal: {args: keep, results: keep}\n")
     session = guard.session("s")

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from policyguard.compiler.build.learning import LearnEntry
-from policyguard.evaluator.attempt import UNRECORDED_ARGS, Attempt
+from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.messages import format_times, quote_value
 from policyguard.evaluator.session_state import SessionState
 from policyguard.learned.constraint_set import ConstraintSet
@@ -177,7 +177,7 @@ class Learner:
     def _entry_keys(
         self, entry: LearnEntry, attempt: Attempt, signatures: Iterable[str]
     ) -> Iterator[BanKey]:
-        if attempt.args is UNRECORDED_ARGS and not entry.ignores_arguments:
+        if attempt.lacks_arguments and not entry.ignores_arguments:
             raise ExpressionError(
                 "nothing is learned from the arguments of this call: it was made before the "
                 "session was resumed, and the journal keeps none (use `journal: {args: keep}`)"

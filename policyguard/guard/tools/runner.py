@@ -14,11 +14,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent import futures
 from functools import partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.evaluator import OPAQUE
 from policyguard.guard import validate
+from policyguard.guard.call_options import CallOptions
 from policyguard.guard.clock import elapsed_time
 from policyguard.guard.event_loop import run_blocking, run_later
 from policyguard.guard.host_log import warn
@@ -56,15 +57,13 @@ def run(
     args: Mapping[str, Any] | None,
     fn: Callable[[], R],
     *,
-    server: str = "",
-    batch: str | None = None,
-    call: str | None = None,
     cost: float | None = None,
     tokens: int | None = None,
+    **call: Unpack[CallOptions],
 ) -> R:
     """Check, run `fn`, record. See `Session.run`."""
     validate.function("fn", fn)
-    decision = session.check(tool, args, server=server, batch=batch, call=call)
+    decision = session.check(tool, args, **call)
     if decision.errors:
         _warn_opaque(session.guard, decision)
     running = _RunningCall(session, decision, cost, tokens)
@@ -100,15 +99,13 @@ async def arun(
     args: Mapping[str, Any] | None,
     fn: Callable[[], Awaitable[R]],
     *,
-    server: str = "",
-    batch: str | None = None,
-    call: str | None = None,
     cost: float | None = None,
     tokens: int | None = None,
+    **call: Unpack[CallOptions],
 ) -> R:
     """Check, await `fn`, record. See `Session.arun`."""
     validate.function("fn", fn)
-    decision = await session.acheck(tool, args, server=server, batch=batch, call=call)
+    decision = await session.acheck(tool, args, **call)
     if decision.errors:
         _warn_opaque(session.guard, decision)
     running = _RunningCall(session, decision, cost, tokens)

@@ -24,6 +24,8 @@ budgets:
   one: {tools: [timed, untimed], concurrent: 1}
   money: {tools: [pay], cost: 10}
   shared: {tools: [share], cost: 10, reserve: 4, per: project}
+  sent: {tools: [send], calls: 1, when: "outcome.ok && has(call.args.to)"}
+  deleted: {tools: [send], calls: 1, when: "outcome.ok && has(call.hints.destructive)"}
 """
 
 
@@ -154,6 +156,32 @@ def test_a_call_whose_arguments_are_forgotten_is_still_charged(session: Session)
     assert session.record(decisions[1], result="paid", cost=6).counted
     assert not session.check("pay")
     assert not state.reduced
+
+
+@pytest.mark.parametrize(
+    ("args", "hints", "entries"),
+    [
+        ({"to": "you"}, {}, ["budgets/sent", "bounds/unreported"]),
+        ({}, {"destructive": True}, ["budgets/sent", "bounds/unreported"]),
+    ],
+)
+def test_a_condition_over_forgotten_arguments_fails(
+    session: Session, args: dict[str, Any], hints: dict[str, bool], entries: list[str]
+) -> None:
+    decisions = [session.check("send", {**args, "n": n}, hints=hints) for n in range(10)]
+    recorded = session.record(decisions[0], result="sent")
+    assert [error.id for error in recorded.errors] == entries
+    assert "arguments of this call were not kept" in recorded.errors[0].error
+    refused = session.check("send", args, hints=hints)
+    expected = {"budgets/sent", "budgets/deleted"} if hints else {"budgets/sent"}
+    assert {violation.id for violation in refused.violations} == expected
+
+
+def test_a_condition_that_need_not_read_forgotten_arguments_holds(session: Session) -> None:
+    decisions = [session.check("send", {"to": "you", "n": n}) for n in range(10)]
+    recorded = session.record(decisions[0], error="no such address")
+    assert [error.id for error in recorded.errors] == ["bounds/unreported"]
+    assert session.check("send", {"to": "you"})
 
 
 def test_call_of_a_session_that_was_closed_can_be_given_up(

@@ -159,12 +159,13 @@ def verify_command(
         store_path = resolve_store_path(store or default_store_path())
         named_paths = paths or (journal_folder(store_path),)
         has_store = store is not None or store_path.exists()  # the user's own need not exist
-        anchors = SqliteStore(store_path, caps=None, read_only=True).anchors if has_store else None
+        opened = SqliteStore(store_path, caps=None, read_only=True) if has_store else None
         result = verify(
             named_paths,
-            anchors=anchors,
+            anchors=opened.anchors if opened is not None else None,
             exported=read_anchors(anchor) if anchor is not None else (),
             key=read_key(key) if key is not None else None,
+            store=(store_path, opened.count_lost()) if opened is not None else None,
         )
     except (JournalError, StoreError, OSError) as error:
         usage_error(error)
@@ -181,7 +182,7 @@ def verify_command(
             click.echo(f"{finding.severity}[{finding.code}]: {for_terminal(finding.message)}")
             click.echo(f"  --> {for_terminal(location)}")
             click.echo(f"   = help: {finding.help}")
-    click.echo(_summary(result, has_anchors=anchors is not None or anchor is not None), err=True)
+    click.echo(_summary(result, has_anchors=opened is not None or anchor is not None), err=True)
     context.exit(1 if result.has_failed else 0)
 
 

@@ -52,6 +52,11 @@ _KINDS: dict[str, tuple[Severity, str]] = {
     ),
     "journal/unanchored": ("info", "nothing, but lines beyond an anchor can be cut unnoticed"),
     "journal/no-anchor": ("info", "pass the store or an exported anchor, to detect a cut tail"),
+    "journal/store-behind": (
+        "error",
+        "find out who removed the store's log or put an older store in its place; budgets and bans "
+        "may have been reset",
+    ),
     "journal/dropped-anchors": (
         "error",
         "raise `bounds.journals`, or let journals expire (`journal.keep_for`); an earlier export "
@@ -89,6 +94,7 @@ _MEANINGS = {
     "journal/torn-line": "The last line is incomplete: a process died while writing it.",
     "journal/unanchored": "The last lines are newer than the last anchor.",
     "journal/no-anchor": "No anchor of this journal is known.",
+    "journal/store-behind": "The store lacks its last transactions, of this boot of the machine.",
     "journal/dropped-anchors": "The store has forgotten anchors: it held more than it may keep.",
     "journal/adopted": "Lines beyond the last anchor were taken over when the session was opened.",
     "journal/repaired": "The end of the file was repaired when the session was opened.",

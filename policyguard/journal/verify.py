@@ -67,11 +67,13 @@ def verify(
     anchors: AnchorStore | None = None,
     exported: Iterable[Anchor | JournalNote] = (),
     key: bytes | None = None,
+    store: tuple[Path, int] | None = None,
 ) -> VerifyResult:
     """Verify journals: files, and all files in folders.
 
     `anchors` is the store's; `exported` are earlier anchors, which must all hold, and notes that
-    explain some of them; `key` is the key of the hashes. For a folder, missing files are found too.
+    explain some of them; `key` is the key of the hashes; `store` is the store's file and how many
+    transactions it lacks. For a folder, missing files are found too.
     Raises `StoreError`, and `JournalError` for a missing path or a folder whose journals are in a
     subfolder.
     """
@@ -91,6 +93,9 @@ def verify(
     unanchored = [Path(finding.file) for finding in findings if finding.code in _WITHOUT_ANCHOR]
     if anchors is not None and (folders or unanchored):
         findings += _find_evicted((*folders, *unanchored)[0], anchors)
+    if store is not None and store[1]:
+        message = f"transactions that were made last are missing: {store[1]}"
+        findings.append(make_finding("journal/store-behind", store[0], message))
     return VerifyResult(len(files), verifier.line_count, tuple(findings))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from policyguard.model.event import (
 from policyguard.model.policy import RedactionMode
 from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import Caps
+from policyguard.store.sqlite.store import SqliteStore
 
 FINGERPRINTER = Fingerprinter(b"k", ignore=(), fold=(), tolerance={}, depth=20, size=10_000)
 AT = 1_755_500_000_123_000_000
@@ -124,6 +126,25 @@ def test_anchors_of_no_store_are_2(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "no store at this path" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_lacks_transactions_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    caps = Caps(constraints=1, evidence=9, anchors=9)
+    with closing(SqliteStore(path, caps=caps)) as store:
+        store.evidence.put("s", "a", b"1")
+    earlier = path.read_bytes()
+    with closing(SqliteStore(path, caps=caps)) as store:
+        store.evidence.put("s", "b", b"2")
+    written(tmp_path)
+    assert "journal/store-behind" not in _run("verify", "--store", path).output
+    path.write_bytes(earlier)
+    result = _run("verify", "--store", path)
+    assert result.exit_code == 1
+    assert (
+        "error[journal/store-behind]: transactions that were made last are missing: 1"
+        in result.output
+    )
 
 
 @pytest.mark.parametrize(("kept", "decided"), [("keep", 2), ("mask", 1), ("hash", 1), ("drop", 1)])

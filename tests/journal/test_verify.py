@@ -478,7 +478,8 @@ def test_no_other_choice_or_order_of_lines_goes_unnoticed(
 def test_each_code_is_found_somewhere_above() -> None:
     tests = Path(__file__).read_text(encoding="utf-8")
     missing = [code for code in CODES if f'"{code.removeprefix("journal/")}"' not in tests]
-    assert missing == [  # see test_recovery and test_retention
+    assert missing == [  # see test_recovery, test_retention and the command's tests
+        "journal/store-behind",
         "journal/adopted",
         "journal/repaired",
         "journal/pruned",

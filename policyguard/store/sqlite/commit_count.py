@@ -55,8 +55,8 @@ class CountedDatabase(Database):
             self._disconnect()
             raise StoreError(
                 self.path,
-                f"its last {lost} transactions are missing: its log (`-wal`) was removed, or the "
-                "file was replaced by an older one",
+                f"its last transactions are missing ({lost}): its log (`-wal`) was removed, or "
+                "the file was replaced by an older one",
                 f"put both back; or delete `{self._file.name}` to go on without what was lost",
             )
         return connection

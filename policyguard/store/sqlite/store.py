@@ -82,6 +82,10 @@ class SqliteStore:
             self._fingerprint_key = bytes(key)
         return self._fingerprint_key
 
+    def count_lost(self) -> int:
+        """Return how many of the last transactions the file lacks; if any, it can only be read."""
+        return self._database.count_lost()
+
     def anchor_time(self, offset: int, elapsed: int) -> int:
         with self._database.transaction():
             rows = self._database.execute("SELECT value FROM meta WHERE name = ?", (_TIME,))

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sqlite3
 from functools import cache
 from pathlib import Path
 
 from policyguard.store.boot import read_boot_id
 from policyguard.store.errors import StoreError
 from policyguard.store.paths import FILE_MODE
-from policyguard.store.sqlite.database import Database
+from policyguard.store.sqlite.database import Connection, Database
 
 _READ = "SELECT ifnull(max(value), 0) FROM meta WHERE name = 'commits'"
 _INCREASE = (
@@ -43,7 +42,7 @@ class CountedDatabase(Database):
         super()._commit(write=write)
         self._write_file(int(count))
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self) -> Connection:
         connection = super()._open()
         if self._read_only:
             return connection

@@ -32,6 +32,7 @@ from policyguard.store.errors import DECODE_ERRORS, RESTORE_HINT, StoreError, da
 from policyguard.store.paths import ensure_private_file, is_writable, require_regular_file
 from policyguard.store.sqlite.log_files import LOST_LOG, LogFiles
 
+Connection = sqlite3.Connection
 SqlValue = str | int | bytes | None
 Migration = tuple[str, ...]
 """The statements from one version of a schema to the next."""
@@ -169,7 +170,7 @@ class Database:
             with self._translated_errors():
                 try:
                     if self._log_files is not None and not self._log_files.are_intact():
-                        is_saved = self._log_files.save(connection)
+                        is_saved = self._log_files.save(connection.execute)
                 finally:
                     connection.close()
             if not is_saved:

@@ -7,9 +7,10 @@ closed while another process has the database open.
 from __future__ import annotations
 
 import os
-import sqlite3
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 LOST_LOG = (
     "its log (`-wal`) was replaced while it was in use: the last writes are lost",
@@ -32,10 +33,11 @@ class LogFiles:
             self._index_stat, _stat(self._index)
         )
 
-    def save(self, connection: sqlite3.Connection) -> bool:
-        """Move what a removed log holds into the database, through a connection that still has it.
+    def save(self, execute: Callable[[str], Any]) -> bool:
+        """Move what a removed log holds into the database, while a connection still has it.
 
-        Return False if that is lost, because others may have written another log since.
+        `execute` is that connection's. Return False if it is lost, since others may have written
+        another log meanwhile.
         """
         if _is_same(self._log_stat, _stat(self._log)):
             return True  # only the index is gone: it is made again from the log
@@ -43,7 +45,7 @@ class LogFiles:
         if log is not None and log.st_size > 0:
             # With the same index, another process has saved the log, and the file is its new one.
             return _is_same(self._index_stat, _stat(self._index))
-        ((is_busy, _, _),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        ((is_busy, _, _),) = execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return not is_busy
 
 

@@ -51,6 +51,11 @@ _KINDS: dict[str, tuple[Severity, str]] = {
         "it off",
     ),
     "journal/unanchored": ("info", "nothing, but lines beyond an anchor can be cut unnoticed"),
+    "journal/lost-anchor": (
+        "error",
+        "unless the store was locked or full then, as `Decision.errors` said: find out who removed "
+        "the anchor, or put an older store in its place",
+    ),
     "journal/no-anchor": ("info", "pass the store or an exported anchor, to detect a cut tail"),
     "journal/store-behind": (
         "error",
@@ -93,6 +98,7 @@ _MEANINGS = {
     "journal/no-key": "The journal was written without a key, and others were written with one.",
     "journal/torn-line": "The last line is incomplete: a process died while writing it.",
     "journal/unanchored": "The last lines are newer than the last anchor.",
+    "journal/lost-anchor": "The store lacks an anchor that this journal had for certain.",
     "journal/no-anchor": "No anchor of this journal is known.",
     "journal/store-behind": "The store lacks its last transactions, of this boot of the machine.",
     "journal/dropped-anchors": "The store has forgotten anchors: it held more than it may keep.",

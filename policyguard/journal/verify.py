@@ -44,6 +44,8 @@ _note_decoder = msgspec.json.Decoder(JournalNote)
 _MAX_FINDINGS = 100
 """The number of findings listed per file."""
 
+_ANCHORED_LINES = (b'{"event":"refused",', b'{"event":"turn_started",')
+"""How lines begin whose events are anchored at once (see `journal.journal`)."""
 _WITHOUT_ANCHOR = ("journal/no-anchor", "journal/empty")
 """The codes for files without an anchor."""
 
@@ -235,6 +237,7 @@ class _Verifier:
         position = ChainPosition()
         hash_at: dict[int, str] = {}
         counts = {anchor.count for anchor in anchors}
+        anchored_line = 0
         tail = b""
         with file.open("rb") as content:
             for line in content:
@@ -246,6 +249,8 @@ class _Verifier:
                 except BrokenChainError:
                     yield from self._explain_break(file, session, anchors)
                     return
+                if line.startswith(_ANCHORED_LINES):
+                    anchored_line = position.count
                 if position.count in counts:
                     hash_at[position.count] = position.hash
         self.line_count += position.count
@@ -260,9 +265,27 @@ class _Verifier:
         if tail and all(anchor.count <= position.count for anchor in anchors):
             message = f"{len(tail)} bytes of an unfinished line"
             yield make_finding("journal/torn-line", file, message, position.count + 1)
-        if not anchors and self._anchors is not None:
+        if self._has_lost_anchor(session, position, anchors, anchored_line):
+            message = "was anchored when it was written, and the store has no such anchor"
+            yield make_finding("journal/lost-anchor", file, message, anchored_line)
+        elif not anchors and self._anchors is not None:
             message = f"none of {position.count} lines is anchored"
             yield make_finding("journal/no-anchor", file, message)
+
+    def _has_lost_anchor(
+        self, session: str, end: ChainPosition, anchors: list[Anchor], line: int
+    ) -> bool:
+        """Whether a line was anchored for certain, and the store does not know.
+
+        Of the last line it is not certain: the process may have been killed before.
+        """
+        if self._anchors is None or self._anchors.count_evicted() or line >= end.count:
+            return False
+        if any(anchor.chain != end.chain for anchor in anchors):
+            return False  # another chain has its anchors
+        now = self._anchors.get(session)  # the journal may have been written meanwhile
+        known = [anchor.count for anchor in (*anchors, now) if anchor is not None]
+        return line > max([0, *known, self._explained.get((session, end.chain), 0)])
 
     def _explain_break(
         self, file: Path, session: str, anchors: list[Anchor]

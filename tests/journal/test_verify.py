@@ -295,7 +295,7 @@ def test_without_anchors_the_chain_itself_is_verified(setup: JournalSetup) -> No
     path = setup.journal.path_of("s")
     assert codes(verify([path])) == []
     setup.anchors.delete("s")
-    assert codes(verify([path], anchors=setup.anchors)) == [("no-anchor", None)]
+    assert codes(verify([path], anchors=setup.anchors))[0][0] == "lost-anchor"
     path.write_bytes(b"".join(setup.lines("s")[:5]))
     assert not verify([path]).has_failed
     path.write_bytes(b"".join(setup.lines("s")[1:]))

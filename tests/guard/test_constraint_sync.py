@@ -70,6 +70,17 @@ def test_a_ban_learned_under_a_clock_ahead_lasts_one_lifetime(tmp_path: Path) ->
     assert [is_allowed(days) for days in (0, 6.9, 7.1)] == [False, False, True]
 
 
+def test_a_constraint_that_is_deleted_elsewhere_bans_nothing(tmp_path: Path) -> None:
+    guard = _guard(tmp_path, 1)
+    assert [_fail(guard, "a"), _fail(guard, "b")] == [True, False]
+    with closing(SqliteStore(tmp_path / "state" / "store.db", caps=CAPS)) as other:
+        (record,) = other.constraints.list()
+        other.constraints.delete(record.id)
+    assert guard._constraint_sync is not None
+    guard._constraint_sync.next_poll = 0.0
+    assert _fail(guard, "c")
+
+
 def test_names_with_surrogates_are_learned_and_stored(tmp_path: Path) -> None:
     """JSON allows lone surrogates, and a model may send them in made-up names."""
     for number in range(2):

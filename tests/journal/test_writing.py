@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,7 +25,9 @@ from policyguard.model.event import (
     SessionStarted,
     TurnStarted,
 )
+from policyguard.store.errors import StoreError
 from policyguard.store.memory.store import MemoryStore
+from policyguard.store.sqlite.store import SqliteStore
 from tests.journal.setup import CAPS, SECOND, JournalSetup, run
 
 
@@ -143,6 +147,27 @@ def test_anchors_come_each_second_when_asked_for_and_at_the_end(tmp_path: Path) 
     setup.write(Completed("s", call="c3"))
     setup.journal.close()
     assert count(setup) == 7
+
+
+def test_a_failed_anchor_is_tried_again_after_a_second(tmp_path: Path) -> None:
+    """Not at each event: each attempt may wait for a locked store."""
+    path = tmp_path / "store.db"
+    with closing(SqliteStore(path, caps=CAPS, timeout=0.01)) as store:
+        setup = JournalSetup(tmp_path, anchors=store.anchors)
+        setup.write(SessionStarted("s"))
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            for second in (1, 2):
+                setup.now = second * SECOND
+                with pytest.raises(StoreError):
+                    setup.write(SessionStarted("s"))
+                setup.write(SessionStarted("s"), SessionStarted("s"))
+            other.execute("ROLLBACK")
+        setup.now = 3 * SECOND
+        setup.write(SessionStarted("s"))
+        anchor = store.anchors.get("s")
+        assert anchor is not None
+        assert anchor.count == len(setup.lines("s"))
 
 
 def test_few_files_are_open_however_many_sessions_write(tmp_path: Path) -> None:

@@ -163,3 +163,21 @@ def test_replay_counts_charges_of_sub_agents_once(tmp_path: Path) -> None:
             ReplaySession(replayed.session(event.session)).apply(event)
     assert sum(isinstance(event, Admitted) for event in events) == 3
     assert read_usage(replayed, include_keyed=False) == before
+
+
+def test_a_refused_call_is_told_the_least_that_is_left(tmp_path: Path) -> None:
+    """Of its own usage and its ancestors'."""
+    policy = """
+policyguard: 1
+name: left
+budgets: {calls: {calls: 3, per: session}, cost: {cost: 10, per: session}}
+rules: {no: {tools: [no]}}
+"""
+    with load(tmp_path, lambda: 10**18, policy) as guard:
+        root = guard.session("root")
+        leaf = guard.session("leaf", parent="root")
+        for session in (root, root, leaf):
+            session.record(session.check("x", {}), result="fine", cost=2)
+        assert root.check("no").left == {"budgets/calls": 0, "budgets/cost": 4}
+        assert leaf.check("no").left == {"budgets/calls": 0, "budgets/cost": 4}
+        assert guard.session("other").check("no").left == {"budgets/calls": 3, "budgets/cost": 10}

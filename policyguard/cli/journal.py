@@ -15,12 +15,13 @@ from policyguard.cli.console import usage_error
 from policyguard.cli.options import OUTPUT, path_option
 from policyguard.cli.output import STDOUT, check_output, open_output
 from policyguard.compiler.load.scalars import parse_duration
+from policyguard.journal.anchor_export import anchor_lines, read_anchors
 from policyguard.journal.chain import Hasher, read_key
 from policyguard.journal.errors import JournalError
 from policyguard.journal.findings import UNPROVEN
 from policyguard.journal.retention import Retention, prune
 from policyguard.journal.show import format_line, format_session, read_lines
-from policyguard.journal.verify import VerifyResult, anchor_lines, read_anchors, verify
+from policyguard.journal.verify import VerifyResult, verify
 from policyguard.report.escape import for_terminal, json_document
 from policyguard.store.errors import StoreError
 from policyguard.store.paths import default_store_path, journal_folder, resolve_store_path

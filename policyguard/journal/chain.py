@@ -65,8 +65,11 @@ class Hasher:
     def __init__(self, key: bytes | None = None) -> None:
         self.new_hash = sha256 if key is None else partial(hmac.new, key, digestmod="sha256")
         """Returns a hash object of bytes (`hexdigest`)."""
-        self.key_id = "" if key is None else self.digest(b"policyguard journal key\0")[:16]
+        self.key_id = "" if key is None else self.digest(b"policyguard journal key 2\0")[:16]
         """Identifies the key without revealing it; empty without a key."""
+        earlier = "" if key is None else self.digest(b"policyguard journal key\0")[:16]
+        self.key_ids = (self.key_id, earlier)
+        """Also the id in journals of versions that did not sign anchors."""
 
     def digest(self, data: bytes) -> str:
         """Return the hash of bytes, in hex."""

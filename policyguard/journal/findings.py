@@ -56,6 +56,15 @@ _KINDS: dict[str, tuple[Severity, str]] = {
         "unless the store was locked or full then, as `Decision.errors` said: find out who removed "
         "the anchor, or put an older store in its place",
     ),
+    "journal/forged-anchor": (
+        "error",
+        "find out who can write the store; compare with an exported anchor (--anchor)",
+    ),
+    "journal/unsigned-anchor": (
+        "warning",
+        "if an earlier version of policyguard wrote it: open the session again, which signs it; "
+        "else compare the journal with an exported anchor (--anchor)",
+    ),
     "journal/no-anchor": ("info", "pass the store or an exported anchor, to detect a cut tail"),
     "journal/store-behind": (
         "error",
@@ -99,6 +108,9 @@ _MEANINGS = {
     "journal/torn-line": "The last line is incomplete: a process died while writing it.",
     "journal/unanchored": "The last lines are newer than the last anchor.",
     "journal/lost-anchor": "The store lacks an anchor that this journal had for certain.",
+    "journal/forged-anchor": "The journal has a key, and its anchor was made without that key.",
+    "journal/unsigned-anchor": "The journal has a key; its anchor, perhaps of an earlier version "
+    "that signed none, has no MAC.",
     "journal/no-anchor": "No anchor of this journal is known.",
     "journal/store-behind": "The store lacks its last transactions, of this boot of the machine.",
     "journal/dropped-anchors": "The store has forgotten anchors: it held more than it may keep.",
@@ -143,6 +155,11 @@ def describe_repair(file: Path, note: Repaired) -> Iterator[VerifyFinding]:
     if note.cut:
         message = f"cut {note.cut} bytes of an unfinished line on {when}"
         yield make_finding("journal/repaired", file, message, note.first + note.adopted)
+
+
+def describe_unsigned(file: Path) -> VerifyFinding:
+    """Return that a journal with a key has an anchor without a MAC."""
+    return make_finding("journal/unsigned-anchor", file, "its anchor is not signed with its key")
 
 
 def describe_pruning(file: Path, note: Pruned) -> VerifyFinding:

@@ -14,7 +14,7 @@ from policyguard.journal.errors import JournalError
 from policyguard.journal.findings import VerifyFinding
 from policyguard.journal.folder import file_name
 from policyguard.journal.format import encode_bounded
-from policyguard.journal.journal_file import JournalFile
+from policyguard.journal.journal_file import JournalFile, has_all_anchors
 from policyguard.journal.line_template import LineTemplate, parse_template
 from policyguard.journal.reader import read_events
 from policyguard.journal.redaction import Redactions
@@ -123,7 +123,14 @@ class Journal:
         anchor, `JournalError` if it cannot be read.
         """
         name = escape_surrogates(session)
-        return read_events(self.path_of(name), name, self._anchors.get(name), self._hasher)
+        anchor = self._anchors.get(name)
+        return read_events(
+            self.path_of(name),
+            name,
+            anchor,
+            self._hasher,
+            has_all_anchors=has_all_anchors(self._anchors, anchor, self._hasher),
+        )
 
     def close_session(self, session: str) -> None:
         """Anchor and close the file of a session, which another process may then go on with."""

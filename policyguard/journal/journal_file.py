@@ -13,10 +13,11 @@ from pathlib import Path
 
 import msgspec
 
+from policyguard.journal.anchor_mac import is_unsigned, sign_anchor
 from policyguard.journal.chain import Chain, Hasher, decode_time
 from policyguard.journal.errors import JournalError
-from policyguard.journal.findings import VerifyFinding, describe_repair
-from policyguard.journal.recovery import recover, require_regular
+from policyguard.journal.findings import VerifyFinding, describe_repair, describe_unsigned
+from policyguard.journal.recovery import first_key_id, recover, require_regular
 from policyguard.model.text import escape_surrogates
 from policyguard.store.errors import StoreError
 from policyguard.store.paths import FILE_MODE
@@ -65,8 +66,15 @@ class JournalFile:
         try:
             anchor = anchors.get(named)
             position, repaired = recover(
-                self._descriptor, path, named, anchor, hasher, self._add_note
+                self._descriptor,
+                path,
+                named,
+                anchor,
+                hasher,
+                self._add_note,
+                has_all_anchors=has_all_anchors(anchors, anchor, hasher),
             )
+            unsigned = _has_unsigned_anchor(self._descriptor, anchor, hasher)
             if created and sync:
                 _sync_folder(path.parent)
         except BaseException as error:
@@ -78,15 +86,21 @@ class JournalFile:
         last = position.hash or hasher.genesis(named, id_)
         self._chain = Chain(hasher, id_, position.count, last)
         self._size = position.size
-        self._anchored_count = anchor.count if anchor is not None else 0
+        self._hasher = hasher
+        if hasher.key_id and not position.count:  # see `anchor_mac`
+            self._anchor_due = 0
+        self._anchored_count = anchor.count if anchor is not None and not unsigned else 0
         self._anchored_at = anchor.at if anchor is not None else None
         self._last_event = ""
         # Closes the file of a guard that was garbage collected.
         self._finalizer = weakref.finalize(self, os.close, self._descriptor)
         self._finalizer.atexit = False
-        if repaired is not None:
-            for finding in describe_repair(path, repaired):
-                on_finding(session, finding)
+        findings = list(describe_repair(path, repaired)) if repaired is not None else []
+        if unsigned:
+            findings.append(describe_unsigned(path))
+        for finding in findings:
+            on_finding(session, finding)
+        if findings:
             with suppress(StoreError):  # noted once: what is anchored is not adopted again
                 self.anchor()
 
@@ -127,7 +141,7 @@ class JournalFile:
                 anchor = Anchor(
                     self._session_text, chain.id, chain.count, chain.hash, self._size, at
                 )
-                self._anchors.put(anchor)
+                self._anchors.put(sign_anchor(anchor, self._hasher))
                 self._anchored_count, self._anchored_at = chain.count, at
         finally:  # after a timeout, do not wait for the store again at once
             self._anchor_due = self._monotonic() + _ANCHOR_INTERVAL
@@ -165,6 +179,19 @@ class JournalFile:
             os.ftruncate(self._descriptor, self._size)
         except OSError:
             return
+
+
+def has_all_anchors(anchors: AnchorStore, anchor: Anchor | None, hasher: Hasher) -> bool:
+    """Whether a session without an anchor never had one: needs a key, and no eviction."""
+    return anchor is None and bool(hasher.key_id) and not anchors.count_evicted()
+
+
+def _has_unsigned_anchor(descriptor: int, anchor: Anchor | None, hasher: Hasher) -> bool:
+    if anchor is None or not hasher.key_id or anchor.mac:
+        return False
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        file.seek(0)
+        return is_unsigned(anchor, hasher, first_key_id(file.readline()))
 
 
 def _open(path: Path) -> tuple[int, bool]:

@@ -10,25 +10,42 @@ from typing import BinaryIO
 from policyguard.journal.chain import BrokenChainError, ChainPosition, Hasher, advance
 from policyguard.journal.errors import AlteredError, JournalError
 from policyguard.journal.format import LineError, decode
-from policyguard.journal.recovery import require_regular, require_same_key
+from policyguard.journal.recovery import (
+    require_anchored,
+    require_own_anchor,
+    require_regular,
+    require_same_key,
+)
 from policyguard.model.event import Event
 from policyguard.store.protocol import Anchor
 
 
-def read_events(path: Path, session: str, anchor: Anchor | None, hasher: Hasher) -> Iterator[Event]:
+def read_events(
+    path: Path,
+    session: str,
+    anchor: Anchor | None,
+    hasher: Hasher,
+    *,
+    has_all_anchors: bool = False,
+) -> Iterator[Event]:
     """Yield the events in order; none if there is no file and no anchor.
 
-    Ignores a torn last line. Raises `AlteredError` if the chain is broken or differs from the
-    anchor, `JournalError` if the file cannot be read or has another key.
+    Ignores a torn last line. With `has_all_anchors`, no anchor was evicted or given up. Raises
+    `AlteredError` if the chain is broken or differs from the anchor, `JournalError` if the file
+    cannot be read or has another key.
     """
     position = ChainPosition()
+    first = b""
     try:
         with _open(path) as file:
             for line in file:
                 if not line.endswith(b"\n"):
                     break
                 if not position.count:
+                    first = line
                     require_same_key(path, line, hasher)
+                    if anchor is not None:
+                        require_own_anchor(path, line, anchor, hasher)
                 try:
                     position = advance(hasher, session, position, line[:-1])
                     yield decode(line)
@@ -36,6 +53,8 @@ def read_events(path: Path, session: str, anchor: Anchor | None, hasher: Hasher)
                     raise AlteredError(path, f"line {position.count + 1} {error}") from None
                 if anchor is not None and position.count == anchor.count:
                     _check_anchor(path, position, anchor)
+                elif anchor is None and has_all_anchors:
+                    require_anchored(path, first, position.count, hasher)
     except FileNotFoundError:
         pass
     except OSError as error:

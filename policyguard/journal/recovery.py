@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from policyguard.journal.anchor_mac import find_forgery
 from policyguard.journal.chain import (
     HASH_BYTES,
     BrokenChainError,
@@ -35,17 +36,22 @@ def recover(
     anchor: Anchor | None,
     hasher: Hasher,
     add_note: Callable[[Repaired], None],
+    *,
+    has_all_anchors: bool = False,
 ) -> tuple[ChainPosition, Repaired | None]:
     """Return the position of the next line, and what was repaired.
 
-    `add_note` is called before. Raises `AlteredError`, what `add_note` raises, and `OSError` if the
-    disk fails.
+    `add_note` is called before. With `has_all_anchors`, no anchor was evicted or given up. Raises
+    `AlteredError`, what `add_note` raises, and `OSError` if the disk fails.
     """
     position = start = _anchored_position(descriptor, path, anchor)
     tail = b""
     with os.fdopen(os.dup(descriptor), "rb") as file:
         file.seek(0)
-        require_same_key(path, file.readline(), hasher)
+        first = file.readline()
+        require_same_key(path, first, hasher)
+        if anchor is not None:
+            require_own_anchor(path, first, anchor, hasher)
         file.seek(start.size)
         for line in file:
             if not line.endswith(b"\n"):
@@ -55,6 +61,8 @@ def recover(
                 position = advance(hasher, session, position, line[:-1])
             except BrokenChainError as error:
                 raise AlteredError(path, f"line {position.count + 1} {error}") from None
+    if anchor is None and has_all_anchors:
+        require_anchored(path, first, position.count, hasher)
     cut = 0
     if tail:  # a dying process left it unfinished
         try:
@@ -102,9 +110,28 @@ def require_regular(descriptor: int, path: Path) -> None:
 def require_same_key(path: Path, first: bytes, hasher: Hasher) -> None:
     """Raise `JournalError` for another key: with lines of two keys, `verify` fails with either."""
     link = parse_link(first[:-1])
-    if link is not None and link.key_id != hasher.key_id:
+    if link is not None and link.key_id not in hasher.key_ids:
         raise JournalError(
             path,
             "was begun with another key, or without one",
             "use that key, or another session id",
         )
+
+
+def require_own_anchor(path: Path, first: bytes, anchor: Anchor, hasher: Hasher) -> None:
+    """Raise `AlteredError` for an anchor that the holder of the key did not write."""
+    forgery = find_forgery(anchor, hasher, first_key_id(first))
+    if forgery:
+        raise AlteredError(path, f"has an anchor that was not made with its key: {forgery}")
+
+
+def require_anchored(path: Path, first: bytes, count: int, hasher: Hasher) -> None:
+    """Raise `AlteredError` if a journal of `count` lines had an anchor, which is gone."""
+    if count > 1 and hasher.key_id and first_key_id(first) == hasher.key_id:
+        raise AlteredError(path, f"has {count} lines, and its anchor is gone")
+
+
+def first_key_id(first: bytes) -> str:
+    """Return the id of the key in a first line (with line feed); empty without one."""
+    link = parse_link(first[:-1])
+    return link.key_id if link is not None and not link.seq else ""

@@ -24,7 +24,13 @@ from policyguard.journal.chain import (
 )
 from policyguard.journal.errors import AlteredError, JournalError
 from policyguard.journal.folder import SUFFIX, file_name, is_journal_name
-from policyguard.journal.recovery import require_regular, require_same_key
+from policyguard.journal.journal_file import has_all_anchors
+from policyguard.journal.recovery import (
+    require_anchored,
+    require_own_anchor,
+    require_regular,
+    require_same_key,
+)
 from policyguard.store.protocol import Anchor, AnchorStore, LoadTimes, Pruned
 
 _TAIL_BYTES = 65_536
@@ -180,6 +186,8 @@ def _delete(
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         session, position, latest = _verify(descriptor, path, anchor, hasher)
+        if anchor is None and has_all_anchors(anchors, None, hasher):
+            _require_anchored(path, position, anchors, hasher)
         if before is not None and (latest is None or latest >= before):
             return False
         if anchor is not None:
@@ -216,6 +224,8 @@ def _verify(
                 session = decode_session(line) or ""
                 if file_name(session) != path.name:
                     raise AlteredError(path, "it holds another session")
+                if anchor is not None:
+                    require_own_anchor(path, line, anchor, hasher)
             try:
                 position = advance(hasher, session, position, line[:-1])
             except BrokenChainError as error:
@@ -228,6 +238,18 @@ def _verify(
     if anchor is not None and not reached:
         raise AlteredError(path, f"it differs from its anchor, which counts {anchor.count} lines")
     return session, position, latest
+
+
+def _require_anchored(path: Path, end: ChainPosition, anchors: AnchorStore, hasher: Hasher) -> None:
+    """Raise `AlteredError` if a journal lost its anchor otherwise than by being deleted."""
+    with path.open("rb") as file:
+        first = file.readline()
+    try:
+        require_anchored(path, first, end.count, hasher)
+    except AlteredError:
+        notes = anchors.notes()  # perhaps a process died before it deleted the file
+        if not any(isinstance(note, Pruned) and note.hash == end.hash for note in notes):
+            raise
 
 
 def _deletion_error(path: Path, error: OSError) -> JournalError:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from policyguard.journal.anchor_mac import find_forgery, is_unsigned
 from policyguard.journal.chain import (
     BrokenChainError,
     ChainPosition,
@@ -29,17 +30,14 @@ from policyguard.journal.findings import (
     VerifyFinding,
     describe_pruning,
     describe_repair,
+    describe_unsigned,
     format_time,
     make_finding,
 )
 from policyguard.journal.folder import SUFFIX, file_name, is_journal_name
 from policyguard.journal.tampering import find_tampering
-from policyguard.report.escape import for_json
 from policyguard.store.paths import JOURNAL_FOLDER, hide_address
 from policyguard.store.protocol import Anchor, AnchorStore, JournalNote, Pruned, Repaired
-
-_anchor_decoder = msgspec.json.Decoder(Anchor)
-_note_decoder = msgspec.json.Decoder(JournalNote)
 
 _MAX_FINDINGS = 100
 """The number of findings listed per file."""
@@ -152,6 +150,7 @@ class _Verifier:
         self.anchors_by_file: dict[str, list[Anchor]] = {}
         self.line_count = 0
         stored = tuple(anchors.all()) if anchors is not None else ()
+        self._stored = {anchor.session: anchor for anchor in stored}
         notes = (*(anchors.notes() if anchors is not None else ()), *exported_notes)
         self._pruned = {(n.session, n.chain): n for n in notes if isinstance(n, Pruned)}
         self._repaired: dict[tuple[str, str], dict[Repaired, None]] = {}
@@ -223,7 +222,7 @@ class _Verifier:
         if link is None and not anchors and not is_journal_name(file):
             yield make_finding("journal/no-chain", file, "its first line is not a journal line", 1)
             return
-        if link is not None and link.key_id != self._hasher.key_id and not link.seq:
+        if link is not None and link.key_id not in self._hasher.key_ids and not link.seq:
             yield _key_finding(file, link.key_id)
             return
         session = session or ""
@@ -231,13 +230,30 @@ class _Verifier:
             message = f"holds session {session!r:.80}, but has another session's name"
             yield make_finding("journal/foreign-chain", file, message, 1)
             return
-        yield from self._follow(file, session, anchors)
+        key_id = link.key_id if link is not None and not link.seq else ""
+        yield from self._check_signature(file, session, key_id)
+        yield from self._follow(file, session, anchors, key_id)
 
-    def _follow(self, file: Path, session: str, anchors: list[Anchor]) -> Iterator[VerifyFinding]:
+    def _check_signature(self, file: Path, session: str, key_id: str) -> Iterator[VerifyFinding]:
+        """Report an anchor in the store that the holder of the key did not write."""
+        anchor = self._stored.get(session)
+        if anchor is None:
+            return
+        forgery = find_forgery(anchor, self._hasher, key_id)
+        if forgery:
+            message = f"its anchor was not made with its key: {forgery}"
+            yield make_finding("journal/forged-anchor", file, message)
+        elif is_unsigned(anchor, self._hasher, key_id):
+            yield describe_unsigned(file)
+
+    def _follow(
+        self, file: Path, session: str, anchors: list[Anchor], key_id: str
+    ) -> Iterator[VerifyFinding]:
         position = ChainPosition()
         hash_at: dict[int, str] = {}
         counts = {anchor.count for anchor in anchors}
-        anchored_line = 0
+        # With a key the first line is anchored before the second is written.
+        anchored_line = 1 if key_id and key_id == self._hasher.key_id else 0
         tail = b""
         with file.open("rb") as content:
             for line in content:
@@ -285,6 +301,9 @@ class _Verifier:
             return False  # another chain has its anchors
         now = self._anchors.get(session)  # the journal may have been written meanwhile
         known = [anchor.count for anchor in (*anchors, now) if anchor is not None]
+        note = self._pruned.get((session, end.chain))
+        if note is not None and note.hash == end.hash:
+            return False  # the process died before it deleted the file
         return line > max([0, *known, self._explained.get((session, end.chain), 0)])
 
     def _explain_break(
@@ -357,39 +376,3 @@ def _key_finding(file: Path, key_id: str) -> VerifyFinding:
         return make_finding("journal/no-key", file, "was written without a key", 1)
     message = f"was written with another key (`{key_id}`), or needs one"
     return make_finding("journal/key", file, message, 1)
-
-
-def anchor_lines(anchors: Iterable[Anchor | JournalNote]) -> Iterable[str]:
-    """Return each anchor or note as a line of JSON, without line feed."""
-    return (for_json(msgspec.json.encode(anchor).decode()) for anchor in anchors)
-
-
-def read_anchors(path: Path) -> list[Anchor | JournalNote]:
-    """Read the anchors of a file, at least one, and notes; a session may have several.
-
-    Raises `JournalError`.
-    """
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise JournalError(
-            hide_address(path),
-            f"cannot be read: {error.strerror}",
-            "name a file of exported anchors",
-        ) from None
-    anchors: list[Anchor | JournalNote] = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            is_note = line.startswith(b'{"note":')
-            anchors.append((_note_decoder if is_note else _anchor_decoder).decode(line))
-        except (msgspec.DecodeError, UnicodeError):
-            raise JournalError(
-                path, f"line {number} is not an anchor", "export again: policyguard journal anchors"
-            ) from None
-    if not any(isinstance(one, (Anchor, Pruned)) for one in anchors):
-        raise JournalError(
-            path, "contains no anchor", "export again: policyguard journal anchors -o FILE"
-        )
-    return anchors

@@ -36,7 +36,8 @@ class Anchor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """The known extent of a session's journal, stored apart from it to detect truncation.
 
     `chain` is the journal's random id, `count` its number of lines, `hash` the last line's hash,
-    `size` its bytes, `at` the time of its last event that has one.
+    `size` its bytes, `at` the time of its last event that has one. `mac` shows that the holder of
+    the journals' key wrote it; empty without a key.
     """
 
     session: str
@@ -45,6 +46,7 @@ class Anchor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     hash: str
     size: int
     at: int | None = None
+    mac: str = ""
 
 
 class Pruned(

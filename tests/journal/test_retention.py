@@ -12,11 +12,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from policyguard.journal.anchor_export import anchor_lines, read_anchors
 from policyguard.journal.chain import Hasher
 from policyguard.journal.errors import JournalError
 from policyguard.journal.retention import PruneResult, Retention, note_load
 from policyguard.journal.retention import prune as prune_folder
-from policyguard.journal.verify import anchor_lines, read_anchors, verify
+from policyguard.journal.verify import verify
 from policyguard.model.event import SessionEnded, SessionStarted
 from policyguard.store.protocol import Pruned
 from tests.journal.setup import BEGIN, SECOND, JournalSetup, run

@@ -61,5 +61,7 @@ _RETENTION: Migration = (
     "CREATE TABLE notes (id INTEGER PRIMARY KEY AUTOINCREMENT, note BLOB NOT NULL)",
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_INITIAL, _QUOTAS, _RETENTION)
+_SIGNED_ANCHORS: Migration = ("ALTER TABLE anchors ADD COLUMN mac TEXT NOT NULL DEFAULT ''",)
+
+MIGRATIONS: tuple[Migration, ...] = (_INITIAL, _QUOTAS, _RETENTION, _SIGNED_ANCHORS)
 """In order. Append only: a published migration never changes."""

@@ -141,7 +141,7 @@ class _SqliteTable:
         return surplus
 
 
-_SELECT_ANCHORS = "SELECT session, chain, count, hash, size, at FROM anchors"
+_SELECT_ANCHORS = "SELECT session, chain, count, hash, size, at, mac FROM anchors"
 
 _decode_note = msgspec.json.Decoder(JournalNote).decode
 
@@ -156,11 +156,11 @@ class SqliteAnchors(_SqliteTable):
     def put(self, anchor: Anchor) -> None:
         with self._database.transaction():
             self._database.execute(
-                "INSERT INTO anchors (session, chain, count, hash, size, at, used) "
-                "VALUES (?, ?, ?, ?, ?, ?, (SELECT ifnull(max(used), 0) + 1 FROM anchors)) "
+                "INSERT INTO anchors (session, chain, count, hash, size, at, mac, used) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, (SELECT ifnull(max(used), 0) + 1 FROM anchors)) "
                 "ON CONFLICT DO UPDATE SET chain = excluded.chain, count = excluded.count, "
                 "hash = excluded.hash, size = excluded.size, at = excluded.at, "
-                "used = excluded.used",
+                "mac = excluded.mac, used = excluded.used",
                 msgspec.structs.astuple(anchor),
             )
             evicted = self._evict("anchors", "session")

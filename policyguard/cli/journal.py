@@ -21,7 +21,7 @@ from policyguard.journal.errors import JournalError
 from policyguard.journal.findings import UNPROVEN
 from policyguard.journal.retention import Retention, prune
 from policyguard.journal.show import format_line, format_session, read_lines
-from policyguard.journal.verify import VerifyResult, verify
+from policyguard.journal.verify import StoreState, VerifyResult, verify
 from policyguard.report.escape import for_terminal, json_document
 from policyguard.store.errors import StoreError
 from policyguard.store.paths import default_store_path, journal_folder, resolve_store_path
@@ -166,7 +166,7 @@ def verify_command(
             anchors=opened.anchors if opened is not None else None,
             exported=read_anchors(anchor) if anchor is not None else (),
             key=read_key(key) if key is not None else None,
-            store=(store_path, opened.count_lost()) if opened is not None else None,
+            store=_state(opened) if opened is not None else None,
         )
     except (JournalError, StoreError, OSError) as error:
         usage_error(error)
@@ -185,6 +185,10 @@ def verify_command(
             click.echo(f"   = help: {finding.help}")
     click.echo(_summary(result, has_anchors=opened is not None or anchor is not None), err=True)
     context.exit(1 if result.has_failed else 0)
+
+
+def _state(store: SqliteStore) -> StoreState:
+    return StoreState(store.path, store.count_lost(), store.find_edited())
 
 
 def _summary(result: VerifyResult, *, has_anchors: bool) -> str:

@@ -71,6 +71,11 @@ _KINDS: dict[str, tuple[Severity, str]] = {
         "find out who removed the store's log or put an older store in its place; budgets and bans "
         "may have been reset",
     ),
+    "journal/store-edited": (
+        "error",
+        "find out who changed budgets, bans, notes or the store's key; restore a backup, or begin "
+        "a new store",
+    ),
     "journal/dropped-anchors": (
         "error",
         "raise `bounds.journals`, or let journals expire (`journal.keep_for`); an earlier export "
@@ -113,6 +118,7 @@ _MEANINGS = {
     "that signed none, has no MAC.",
     "journal/no-anchor": "No anchor of this journal is known.",
     "journal/store-behind": "The store lacks its last transactions, of this boot of the machine.",
+    "journal/store-edited": "Rows of the store were changed by another program.",
     "journal/dropped-anchors": "The store has forgotten anchors: it held more than it may keep.",
     "journal/adopted": "Lines beyond the last anchor were taken over when the session was opened.",
     "journal/repaired": "The end of the file was repaired when the session was opened.",

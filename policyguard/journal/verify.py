@@ -48,6 +48,14 @@ _WITHOUT_ANCHOR = ("journal/no-anchor", "journal/empty")
 """The codes for files without an anchor."""
 
 
+class StoreState(msgspec.Struct, frozen=True):
+    """A store's file, how many of its last transactions it lacks, and its edited tables."""
+
+    path: Path
+    lost: int
+    edited: tuple[str, ...]
+
+
 class VerifyResult(msgspec.Struct, frozen=True):
     """The numbers of files and lines read, and the findings."""
 
@@ -67,13 +75,13 @@ def verify(
     anchors: AnchorStore | None = None,
     exported: Iterable[Anchor | JournalNote] = (),
     key: bytes | None = None,
-    store: tuple[Path, int] | None = None,
+    store: StoreState | None = None,
 ) -> VerifyResult:
     """Verify journals: files, and all files in folders.
 
     `anchors` is the store's; `exported` are earlier anchors, which must all hold, and notes that
-    explain some of them; `key` is the key of the hashes; `store` is the store's file and how many
-    transactions it lacks. For a folder, missing files are found too.
+    explain some of them; `key` is the key of the hashes; `store` is the state of the store's
+    file. For a folder, missing files are found too.
     Raises `StoreError`, and `JournalError` for a missing path or a folder whose journals are in a
     subfolder.
     """
@@ -93,9 +101,8 @@ def verify(
     unanchored = [Path(finding.file) for finding in findings if finding.code in _WITHOUT_ANCHOR]
     if anchors is not None and (folders or unanchored):
         findings += _find_evicted((*folders, *unanchored)[0], anchors)
-    if store is not None and store[1]:
-        message = f"transactions that were made last are missing: {store[1]}"
-        findings.append(make_finding("journal/store-behind", store[0], message))
+    if store is not None:
+        findings += _describe_state(store)
     return VerifyResult(len(files), verifier.line_count, tuple(findings))
 
 
@@ -131,6 +138,16 @@ def _find_evicted(path: Path, anchors: AnchorStore) -> Iterator[VerifyFinding]:
         message = f"the store evicted the {what}, beyond `bounds.journals`: "
         message += "sessions without an anchor are not proven"
         yield make_finding("journal/dropped-anchors", path, message)
+
+
+def _describe_state(store: StoreState) -> Iterator[VerifyFinding]:
+    if store.lost:
+        message = f"transactions that were made last are missing: {store.lost}"
+        yield make_finding("journal/store-behind", store.path, message)
+    if store.edited:
+        tables = ", ".join(f"`{table}`" for table in store.edited)
+        message = f"another program changed rows of {tables}"
+        yield make_finding("journal/store-edited", store.path, message)
 
 
 class _Verifier:

@@ -483,6 +483,7 @@ def test_each_code_is_found_somewhere_above() -> None:
         "journal/forged-anchor",
         "journal/unsigned-anchor",
         "journal/store-behind",
+        "journal/store-edited",
         "journal/adopted",
         "journal/repaired",
         "journal/pruned",

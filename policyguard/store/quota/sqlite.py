@@ -10,13 +10,15 @@ from contextlib import AbstractContextManager
 import msgspec
 
 from policyguard.evaluator.budgets.usage import AheadCharge, BudgetUsage
+from policyguard.model.text import escape_surrogates
 from policyguard.store.boot import read_boot_id
-from policyguard.store.errors import DECODE_ERRORS, damaged_error
+from policyguard.store.errors import DECODE_ERRORS, RESTORE_HINT, StoreError, damaged_error
 from policyguard.store.protocol import QuotaKey
 from policyguard.store.quota.lease import QuotaLease, SlotWords
 from policyguard.store.quota.mmap_slots import MmapSlots
 from policyguard.store.session_locks import FileLock, LockFile
 from policyguard.store.sqlite.database import Database
+from policyguard.store.sqlite.row_digest import hash_row
 
 _encode = msgspec.json.Encoder().encode
 
@@ -53,15 +55,28 @@ class SqliteQuotaBackend:
 
     def get_usage(self, key: QuotaKey) -> BudgetUsage | None:
         rows = self._database.execute(
-            "SELECT account FROM purses WHERE budget = ? AND key = ?", (key.budget, key.key)
+            "SELECT budget, key, account, until, digest FROM purses WHERE budget = ? AND key = ?",
+            (key.budget, key.key),
         )
-        return self._decode_usage(rows[0][0]) if rows else None
+        if not rows:
+            return None
+        *row, digest = rows[0]
+        if hash_row(*row) != digest:
+            raise StoreError(
+                self._database.path,
+                f"the usage of budget `{key.budget}` in it was changed by another program",
+                RESTORE_HINT,
+            )
+        return self._decode_usage(row[2])
 
     def put_usage(self, key: QuotaKey, usage: BudgetUsage, until: int | None) -> None:
+        names = escape_surrogates(key.budget), escape_surrogates(key.key)  # as they are stored
+        row = (*names, _encode_usage(usage), until)
         self._database.execute(
-            "INSERT INTO purses (budget, key, account, until) VALUES (?, ?, ?, ?) "
-            "ON CONFLICT DO UPDATE SET account = excluded.account, until = excluded.until",
-            (key.budget, key.key, _encode_usage(usage), until),
+            "INSERT INTO purses (budget, key, account, until, digest) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET account = excluded.account, until = excluded.until, "
+            "digest = excluded.digest",
+            (*row, hash_row(*row)),
         )
 
     def count_keys(self, budget: str) -> int:

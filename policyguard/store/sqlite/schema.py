@@ -7,6 +7,7 @@ Triggers maintain the number of rows (`counts`), since counting rows takes time 
 from __future__ import annotations
 
 from policyguard.store.sqlite.database import Migration
+from policyguard.store.sqlite.row_digest import DIGESTS
 
 APPLICATION_ID = 0x70677264
 """SQLite's `application_id` of our files: "pgrd"."""
@@ -63,5 +64,5 @@ _RETENTION: Migration = (
 
 _SIGNED_ANCHORS: Migration = ("ALTER TABLE anchors ADD COLUMN mac TEXT NOT NULL DEFAULT ''",)
 
-MIGRATIONS: tuple[Migration, ...] = (_INITIAL, _QUOTAS, _RETENTION, _SIGNED_ANCHORS)
+MIGRATIONS: tuple[Migration, ...] = (_INITIAL, _QUOTAS, _RETENTION, _SIGNED_ANCHORS, DIGESTS)
 """In order. Append only: a published migration never changes."""

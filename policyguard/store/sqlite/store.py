@@ -24,8 +24,8 @@ from policyguard.store.protocol import (
 from policyguard.store.quota.quotas import SharedQuotas
 from policyguard.store.quota.sqlite import SqliteQuotaBackend
 from policyguard.store.session_locks import FileLock, LockFile
-from policyguard.store.sqlite.commit_count import CountedDatabase
 from policyguard.store.sqlite.database import Database, SqlValue
+from policyguard.store.sqlite.row_digest import DigestedDatabase
 from policyguard.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
 
 _KEY_BYTES = 32
@@ -54,7 +54,7 @@ class SqliteStore:
         read_only: bool = False,
     ) -> None:
         self.path = resolve_store_path(path)
-        self._database = database = CountedDatabase(
+        self._database = database = DigestedDatabase(
             self.path,
             application_id=APPLICATION_ID,
             migrations=MIGRATIONS,
@@ -85,6 +85,10 @@ class SqliteStore:
     def count_lost(self) -> int:
         """Return how many of the last transactions the file lacks; if any, it can only be read."""
         return self._database.count_lost()
+
+    def find_edited(self) -> tuple[str, ...]:
+        """Return the tables of which rows were changed by another program."""
+        return self._database.find_edited()
 
     def anchor_time(self, offset: int, elapsed: int) -> int:
         with self._database.transaction():

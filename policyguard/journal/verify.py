@@ -317,7 +317,7 @@ class _Verifier:
         if any(anchor.chain != end.chain for anchor in anchors):
             return False  # another chain has its anchors
         now = self._anchors.get(session)  # the journal may have been written meanwhile
-        known = [anchor.count for anchor in (*anchors, now) if anchor is not None]
+        known = [anchor.count for anchor in (self._stored.get(session), now) if anchor is not None]
         note = self._pruned.get((session, end.chain))
         if note is not None and note.hash == end.hash:
             return False  # the process died before it deleted the file

@@ -23,7 +23,7 @@ from policyguard.guard.listeners import Listener, Listeners
 from policyguard.guard.open_sessions import OpenSessions
 from policyguard.guard.session import Session
 from policyguard.guard.session_lifetime import SessionLifetime
-from policyguard.guard.session_opening import find_session, reopen_session
+from policyguard.guard.session_opening import find_session
 from policyguard.guard.shared_budgets import open_shared_budgets
 from policyguard.guard.tools.decorator import guard_tool
 from policyguard.journal.errors import JournalError
@@ -110,7 +110,10 @@ class Guard:
         self._may_block = store is not None
         self.closed = False
         self._open_sessions = OpenSessions(
-            self._state.evaluator_state.sessions, store, self._evaluator.bounds.sessions
+            self._state.evaluator_state.sessions,
+            store,
+            self._evaluator.bounds.sessions,
+            self._lock,
         )
 
     @classmethod
@@ -271,21 +274,6 @@ class Guard:
                 self._open_sessions.unlock(session.id)
             else:
                 self._open_sessions.remove(session.id)
-
-    def _resume_session(self, session: SessionLifetime) -> Session | None:
-        """Open a closed session; None if its run is over or the guard is closed."""
-        if self.closed:
-            return None
-        opened = self._open_sessions.get(session.id)
-        if opened is None:
-            if not reopen_session(self, session.id):
-                return None
-            opened = self._open_sessions.get(session.id)
-        elif opened.closed:
-            self._open_sessions.lock(opened.id)
-            opened._pipeline.resume()
-        self._mark_used(session.id)
-        return opened
 
     def _mark_used(self, session: str) -> None:
         """Make a session the last to be evicted."""

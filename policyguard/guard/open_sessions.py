@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard.host_log import log_failure
+from policyguard.guard.session_openings import SessionOpenings
 from policyguard.journal.errors import JournalError
 from policyguard.model.errors import SessionLimitError
 from policyguard.store import fork_safety
@@ -26,12 +27,18 @@ class OpenSessions:
     Using a session uses its ancestors too, so the least recently used one has no sub-agents. With
     a `store` each open session holds its lock. Without a journal, closed sessions stay here until
     they are reopened or evicted. `states` are the evaluator's. `deferred` are sessions that an
-    event loop will open when it first uses them; `deferred_lock` makes one of each.
+    event loop will open when it first uses them; `deferred_lock` makes one of each. `lock` is the
+    guard's.
     """
 
     def __init__(
-        self, states: dict[str, SessionState], store: Store | None, max_sessions: int
+        self,
+        states: dict[str, SessionState],
+        store: Store | None,
+        max_sessions: int,
+        lock: threading.RLock,
     ) -> None:
+        self.openings = SessionOpenings(lock)
         self._states = states
         self._store = store
         self._max_sessions = max_sessions

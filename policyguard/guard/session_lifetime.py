@@ -75,21 +75,28 @@ class SessionLifetime:
         ended first. Raises `JournalError` or `StoreError` if something cannot be written; the
         session is over all the same. `ClosedError` if the guard is closed.
         """
+        self._reopen_for_end()  # without the guard's lock, since it may take long
         with self.guard._lock, ExitStack() as exit_stack:
             if self._pipeline.ended:
                 return
-            if self.closed and self.guard._open_sessions.get(self.id) is not self:
-                self._reopen()
+            self._reopen_for_end()
             exit_stack.callback(self._pipeline.end, SessionEnded(session=self.id, **self._times()))
             for child in self.guard._open_sessions.children_of(self.id):
                 exit_stack.callback(child.end)
+
+    def _reopen_for_end(self) -> None:
+        is_here = self.guard._open_sessions.get(self.id) is self
+        if not self._pipeline.ended and self.closed and not is_here:
+            self._reopen()
 
     def _detach(self) -> None:
         self._pipeline.detach()
 
     def _reopen(self) -> None:
         """Resume a closed session. `ClosedError` if its run is over or the guard is closed."""
-        found = None if self._pipeline.ended else self.guard._resume_session(self)
+        from policyguard.guard.session_opening import resume_session
+
+        found = None if self._pipeline.ended else resume_session(self.guard, self)
         if found is None:
             raise ClosedError(self._pipeline.closed_reason)
         self._state, self._pipeline = found._state, found._pipeline
@@ -116,6 +123,8 @@ class SessionLifetime:
         await self.guard._listeners.drain()
 
     def _enter(self) -> None:
+        if self._pipeline.closed:  # without the guard's lock, since it may take long
+            self._reopen()
         with self.guard._lock:
             if self.closed:
                 self._reopen()

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from policyguard.evaluator.fold import start_session as start_session_state
+from policyguard.evaluator.session_state import SessionState
 from policyguard.guard import validate
 from policyguard.guard.call_ids import parse_call_number
 from policyguard.guard.clock import SteadyClock, continue_from
 from policyguard.guard.event_loop import running_loop
 from policyguard.guard.session import Session
 from policyguard.model.errors import ClosedError
-from policyguard.model.event import Admitted, Refused, SessionEnded, SessionStarted
+from policyguard.model.event import Admitted, Event, Refused, SessionEnded, SessionStarted
 
 if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
+    from policyguard.guard.session_lifetime import SessionLifetime
+
+_BATCH_EVENTS = 256
+"""The events of a journal that are rebuilt at a time, within some milliseconds."""
 
 
 class DeferredSession(Session):
@@ -44,12 +49,15 @@ class DeferredSession(Session):
             """Open the session: `_pipeline` and `_state` are not set before."""
             if name not in ("_pipeline", "_state"):
                 raise AttributeError(f"`Session` has no attribute {name!r}")
-            with self.guard._lock:
+            guard = self.guard
+            with guard._open_sessions.openings.claim(self.id):
                 if type(self) is DeferredSession:
                     opened = self._opening()
-                    self._state, self._pipeline = opened._state, opened._pipeline
-                    self.__class__ = Session
-                    self.guard._open_sessions.add(self)
+                    with guard._lock:
+                        self._state, self._pipeline = opened._state, opened._pipeline
+                        self.__class__ = Session
+                        if guard._open_sessions.get(self.id) is opened:
+                            guard._open_sessions.add(self)
             return getattr(self, name)
 
 
@@ -93,15 +101,24 @@ def _open_session(
 ) -> Session:
     """Open a session for its owner, or return the open one of its id."""
     with guard._lock:
+        guard._open_sessions.openings.wait(started.session)
         opened = guard._open_sessions.get(started.session)
         if opened is not None:
             _check_opened(opened, started, parent)
-            return guard._resume_session(opened) or opened
-        parent_id = "" if guard.closed else _resolve_parent(guard, started.session, parent)
-        checked = guard._evaluator.check_tags(tags)
-        at, wall = _find_steady_clock(guard, parent_id).read()
-        event = replace(started, at=at, wall=wall, parent=parent_id, tags=checked)
-        return start_session(guard, event)
+            return resume_session(guard, opened) or opened
+        if guard._journal is None:  # nothing to read
+            return _start_for_owner(guard, started, parent, tags)
+    return _start_for_owner(guard, started, parent, tags)
+
+
+def _start_for_owner(
+    guard: Guard, started: SessionStarted, parent: Session | str | None, tags: dict[str, Any]
+) -> Session:
+    parent_id = "" if guard.closed else _resolve_parent(guard, started.session, parent)
+    checked = guard._evaluator.check_tags(tags)
+    at, wall = _find_steady_clock(guard, parent_id).read()
+    event = replace(started, at=at, wall=wall, parent=parent_id, tags=checked)
+    return start_session(guard, event)
 
 
 def _check_opened(opened: Session, started: SessionStarted, parent: Session | str | None) -> None:
@@ -116,45 +133,74 @@ def start_session(guard: Guard, event: SessionStarted, *, isolated: bool = False
     """Open the session that an event starts, or return the open one with its id.
 
     `isolated` is for replays of unrelated runs: the session then shares no agent, user or project
-    that the event does not name.
+    that the event does not name. A journal is read and rebuilt piece by piece: between two pieces
+    other threads have the guard's lock.
     """
-    with guard._lock:
-        opened = guard._open_sessions.get(event.session)
-        if opened is not None:
-            return opened
-        if guard.closed:
-            raise ClosedError("the guard is closed: load another to open sessions")
-        guard._open_sessions.lock(event.session)
+    id_ = event.session
+    with guard._open_sessions.openings.claim(id_):
+        with guard._lock:
+            opened = guard._open_sessions.get(id_)
+            if opened is not None:
+                if not isolated:
+                    _check_resumed(event, opened._state)
+                return opened
+            _require_open(guard)
+            guard._open_sessions.lock(id_)
         try:
-            first_number = max(
-                _replay_journal(guard, event.session),
-                guard._open_sessions.last_number(event.session),
-            )
-            resumed = guard._state.evaluator_state.sessions.get(event.session)
-            if resumed is not None:
-                # Without a parent: it is gone, and the session goes on alone.
-                found = event.parent if resumed.parent is None else resumed.parent.id
-                _check_owner(event, resumed.scope_keys, found, event.parent)
-            state = start_session_state(
-                guard._evaluator, guard._state.evaluator_state, event, isolated=isolated
-            )
-            guard._open_sessions.make_room(None if isolated else state.parent)
-            session = Session(guard, state, first_number)
-            steady_clock = _find_steady_clock(
-                guard, "" if state.parent is None else state.parent.id
-            )
-            if resumed is not None:
-                steady_clock = continue_from(steady_clock, state.now)
-            session._pipeline.steady_clock = steady_clock
-            guard._open_sessions.add(session)
-            guard._mark_used(event.session)
-            if resumed is None:
-                guard._events.emit(event)
+            if id_ in guard._state.evaluator_state.sessions:  # of a thread that a fork left behind
+                guard._state.forget(id_)
+            last_number = _rebuild(guard, id_)
+            with guard._lock:
+                return _add_session(guard, event, last_number, isolated=isolated)
         except BaseException:
-            guard._state.forget(event.session)
-            guard._open_sessions.remove(event.session)
+            with guard._lock:
+                guard._state.forget(id_)
+                guard._open_sessions.remove(id_)
             raise
-        return session
+
+
+def _add_session(
+    guard: Guard, event: SessionStarted, last_number: int, *, isolated: bool
+) -> Session:
+    """Add a session that was rebuilt, or that is new. To be used under the guard's lock."""
+    _require_open(guard)
+    sessions = guard._state.evaluator_state.sessions
+    resumed = sessions.get(event.session)
+    parent = resumed.parent if resumed is not None else None
+    if parent is not None and sessions.get(parent.id) is not parent:  # closed meanwhile
+        guard._state.forget(event.session)
+        last_number = _rebuild(guard, event.session)
+        resumed = sessions.get(event.session)
+    if resumed is not None:
+        _check_resumed(event, resumed)
+    elif guard._journal is not None and event.parent:  # may have been closed meanwhile
+        _resolve_parent(guard, event.session, event.parent)
+    first_number = max(last_number, guard._open_sessions.last_number(event.session))
+    state = start_session_state(
+        guard._evaluator, guard._state.evaluator_state, event, isolated=isolated
+    )
+    guard._open_sessions.make_room(None if isolated else state.parent)
+    session = Session(guard, state, first_number)
+    steady_clock = _find_steady_clock(guard, "" if state.parent is None else state.parent.id)
+    if resumed is not None:
+        steady_clock = continue_from(steady_clock, state.now)
+    session._pipeline.steady_clock = steady_clock
+    guard._open_sessions.add(session)
+    guard._mark_used(event.session)
+    if resumed is None:
+        guard._events.emit(event)
+    return session
+
+
+def _check_resumed(event: SessionStarted, resumed: SessionState) -> None:
+    """Raise `ValueError` for another owner; a session whose parent is gone goes on alone."""
+    found = event.parent if resumed.parent is None else resumed.parent.id
+    _check_owner(event, resumed.scope_keys, found, event.parent)
+
+
+def _require_open(guard: Guard) -> None:
+    if guard.closed:
+        raise ClosedError("the guard is closed: load another to open sessions")
 
 
 def _find_steady_clock(guard: Guard, parent: str) -> SteadyClock:
@@ -196,7 +242,7 @@ def _resolve_parent(guard: Guard, session: str, parent: Session | str | None) ->
     parent_id = validate.identifier("parent", parent)
     if parent_id == session and parent_id:
         raise ValueError(f"`parent` is `{parent_id}`, which is the session itself")
-    if not parent_id or guard._open_sessions.is_held(parent_id):
+    if not parent_id or _is_held(guard, parent_id):
         return parent_id
     if not reopen_session(guard, parent_id):
         raise ValueError(
@@ -206,33 +252,72 @@ def _resolve_parent(guard: Guard, session: str, parent: Session | str | None) ->
     return parent_id
 
 
-def _replay_journal(guard: Guard, session: str) -> int:
+def _rebuild(guard: Guard, session: str) -> int:
     """Rebuild a session from its journal, if it has one. Returns the number of its latest call.
 
     Calls that could not be written have numbers too. Raises `AlteredError` for a journal that was
-    altered.
+    altered, `ClosedError` if the guard is closed meanwhile.
     """
+    journal = guard._journal
     last_number = 0
-    for event in guard._journal.read_events(session) if guard._journal is not None else ():
-        if isinstance(event, (Admitted, Refused)):
-            last_number = max(last_number + 1, parse_call_number(event.call))
-        elif isinstance(event, SessionStarted):
-            _resume_parent(guard, event)
-        guard._state.rebuild(event)
+    for batch in _read_batches(journal.read_events(session)) if journal is not None else ():
+        if isinstance(batch[0], SessionStarted):
+            _resume_parent(guard, batch[0])
+        with guard._lock:
+            _require_open(guard)
+            for event in batch:
+                if isinstance(event, (Admitted, Refused)):
+                    last_number = max(last_number + 1, parse_call_number(event.call))
+                guard._state.rebuild(event)
     if last_number and guard._shared_budgets is not None:
-        guard._shared_budgets.invalidate()
+        with guard._lock:
+            guard._shared_budgets.invalidate()
     return last_number
+
+
+def _read_batches(events: Iterator[Event]) -> Iterator[list[Event]]:
+    """Yield events in pieces, each start of a session first in its own."""
+    batch: list[Event] = []
+    for event in events:
+        if batch and (len(batch) >= _BATCH_EVENTS or isinstance(event, SessionStarted)):
+            yield batch
+            batch = []
+        batch.append(event)
+    if batch:
+        yield batch
 
 
 def _resume_parent(guard: Guard, started: SessionStarted) -> None:
     """Resume the parent of a session, unless an earlier life of the session began so."""
     parent = started.parent
-    if (
-        parent
-        and not guard._open_sessions.is_held(parent)
-        and started == _find_started(guard, started.session)
-    ):
+    if parent and not _is_held(guard, parent) and started == _find_started(guard, started.session):
         reopen_session(guard, parent)
+
+
+def _is_held(guard: Guard, session: str) -> bool:
+    """Whether a session is open, or this thread opens it. Waits for another that does."""
+    with guard._lock:
+        guard._open_sessions.openings.wait(session)
+        return guard._open_sessions.is_held(session)
+
+
+def resume_session(guard: Guard, session: SessionLifetime) -> Session | None:
+    """Open a closed session; None if its run is over or the guard is closed."""
+    reopened = False
+    if guard._journal is not None and not _is_held(guard, session.id):
+        reopened = reopen_session(guard, session.id)
+    with guard._lock:
+        if guard.closed:
+            return None
+        guard._open_sessions.openings.wait(session.id)
+        opened = guard._open_sessions.get(session.id)
+        if opened is None and reopened and reopen_session(guard, session.id):  # closed meanwhile
+            opened = guard._open_sessions.get(session.id)
+        if opened is not None and opened.closed:
+            guard._open_sessions.lock(opened.id)
+            opened._pipeline.resume()
+        guard._mark_used(session.id)
+        return opened
 
 
 def reopen_session(guard: Guard, session: str) -> bool:
@@ -246,7 +331,8 @@ def reopen_session(guard: Guard, session: str) -> bool:
 def _find_started(guard: Guard, session: str) -> SessionStarted | None:
     """Return the start of a session's current life in its journal; None if there is none."""
     started: SessionStarted | None = None
-    for event in guard._journal.read_events(session) if guard._journal is not None else ():
+    journal = guard._journal
+    for event in journal.read_events(session) if journal is not None else ():
         if isinstance(event, SessionStarted):
             started = event
         elif isinstance(event, SessionEnded):

@@ -189,8 +189,9 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         session, plan = attempt.session, bound_plan.plan
         evaluates_limits = bound_plan.must_evaluate or not session.on_fast_path
         if not evaluates_limits:
+            fingerprint = attempt.fingerprint
             for calls in bound_plan.watched:
-                if attempt.fingerprint in calls:
+                if fingerprint in calls:
                     evaluates_limits = True
                     break
         if not (evaluates_limits or learned or plan.budgets or plan.rules or attempt.errors):

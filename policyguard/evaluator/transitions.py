@@ -91,8 +91,9 @@ def admit(evaluator: Evaluator, state: EvaluatorState, attempt: Attempt) -> None
     else:
         for limit, tracker in bound_plan.limits:
             limit.admit(tracker, attempt)
-    for charge in attempt.charges:
-        apply_charge(evaluator, state, session, charge, at)
+    if attempt.charges:
+        for charge in attempt.charges:
+            apply_charge(evaluator, state, session, charge, at)
     in_flight[attempt.id] = attempt
     session.cel_session["calls"] += 1
     if attempt.loose_fingerprint:
@@ -142,9 +143,11 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
         session.timed_out[attempt.id] = attempt  # it keeps its slots until it ends
     elif attempt.charges:
         free_slots(evaluator, state, attempt)
-    for charge in result.charges:
-        # What was reserved too much was charged at admission.
-        apply_charge(evaluator, state, session, charge, at if charge.amount > 0 else attempt.at)
+    if result.charges:
+        for charge in result.charges:
+            # What was reserved too much was charged at admission.
+            charged_at = at if charge.amount > 0 else attempt.at
+            apply_charge(evaluator, state, session, charge, charged_at)
     if event.tokens or event.cost:
         session.add_usage(event.tokens or 0, event.cost or 0.0)
     if evaluator.reads_changed and not is_cancelled:

@@ -66,6 +66,7 @@ class CallPipeline(KnownCalls):
         default the guard's.
         """
         guard, state = self._guard, self._state
+        evaluator = guard._evaluator
         if mode is None:
             mode = guard._mode
         guard_state, bound_plan = guard._state, None
@@ -87,7 +88,7 @@ class CallPipeline(KnownCalls):
                         attempt, invalid_reason, observe=mode.observe
                     )
                 else:
-                    bound_plan = guard._evaluator.prepare(attempt)  # a plan lets it be admitted
+                    bound_plan = evaluator.prepare(attempt)  # a plan lets it be admitted
                     constraint_sync = guard._constraint_sync
                     if constraint_sync is not None and monotonic() >= constraint_sync.next_poll:
                         constraint_sync.poll()
@@ -98,13 +99,13 @@ class CallPipeline(KnownCalls):
                     )
                     budgets = guard._shared_budgets
                     if budgets is None or not budgets.covers(bound_plan.plan):
-                        evaluation = guard._evaluator.evaluate(
+                        evaluation = evaluator.evaluate(
                             guard_state.evaluator_state, attempt, bound_plan, learned, mode
                         )
                     else:
                         evaluate = make_repeatable(
                             attempt,
-                            guard._evaluator,
+                            evaluator,
                             guard_state.evaluator_state,
                             bound_plan,
                             learned,
@@ -114,7 +115,7 @@ class CallPipeline(KnownCalls):
             except ArgumentsError as error:
                 evaluation = decisions.invalid_arguments(attempt, str(error), observe=mode.observe)
             except Exception as error:  # noqa: BLE001 - the policy says what a defect of ours means
-                allow = mode.observe or guard._evaluator.allow_on_internal_error
+                allow = mode.observe or evaluator.allow_on_internal_error
                 evaluation = decisions.internal_error(attempt, error, allow=allow)
             if evaluation is ALLOWED and attempt.timeout is None:  # the common case, made short
                 fingerprint = attempt.exact_fingerprint or attempt.fingerprint
@@ -134,7 +135,7 @@ class CallPipeline(KnownCalls):
                     guard_state.fold(refused)
                     guard._events.emit(refused)
                 elif bound_plan is not None:
-                    admit_call(guard._evaluator, guard_state.evaluator_state, attempt)
+                    admit_call(evaluator, guard_state.evaluator_state, attempt)
                     if guard._has_audience:
                         guard._events.emit_admitted(attempt, decision)
                         if attempt.charges:
@@ -146,8 +147,9 @@ class CallPipeline(KnownCalls):
                         self._advice.add(attempt.batch or decision.id, decision.message)
             except (JournalError, StoreError) as error:
                 return self._handle_write_error(decision, attempt, error, ancestor_events)
-        reports = guard_state.host_reports
-        return reports.report(decision) if reports.pending else decision
+        if guard_state.host_reports.pending:
+            return guard_state.host_reports.report(decision)
+        return decision
 
     @property
     def _allow_on_error(self) -> bool:

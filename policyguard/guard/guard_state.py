@@ -96,8 +96,9 @@ class GuardState(TransitionHooks):
         """Charge shared budgets, begin probes, track progress."""
         if self.shared_budgets is not None:
             self.shared_budgets.admit(attempt)
-        for id_ in attempt.probes:
-            self.constraint_set.begin_probe(id_, attempt.at)
+        if attempt.probes:
+            for id_ in attempt.probes:
+                self.constraint_set.begin_probe(id_, attempt.at)
         self._progress_tracker.admit(attempt)
 
     def forget(self, session: str) -> None:
@@ -114,8 +115,9 @@ class GuardState(TransitionHooks):
     def on_completed(self, result: CallResult) -> list[str]:
         """End probes, charge shared budgets, learn, track radius and progress."""
         attempt, event, outcome = result.attempt, result.report, result.outcome
-        for id_ in attempt.probes:
-            self.constraint_set.end_probe(id_)
+        if attempt.probes:
+            for id_ in attempt.probes:
+                self.constraint_set.end_probe(id_)
         if self.shared_budgets is not None:
             self.shared_budgets.complete(attempt, result.charges)
         taught: list[str] = []

@@ -88,26 +88,28 @@ class Session(SessionLifetime):
         again and that decision is returned. If it fails, the call stays refused, with the error in
         `errors`.
         """
-        context: CallContext = {}
+        context: CallContext | None = None
         if batch or tags or server or hints or estimate or call:
             context = CallContext(
                 server=server, batch=batch, call=call, tags=tags, hints=hints, estimate=estimate
             )
-        is_plain = type(tool) is str and not (context or tool.startswith(MCP_PREFIX))
-        if is_plain and type(args) is dict:  # the common case
+        if (  # the common case
+            context is None and type(args) is dict and type(tool) is str and MCP_PREFIX not in tool
+        ):
             pipeline, wall = self._pipeline, None
-            time = monotonic_ns() + pipeline.steady_clock.offset
-            if time >= pipeline.steady_clock.next_sync or at is not None:
+            clock = pipeline.steady_clock
+            time = monotonic_ns() + clock.offset
+            if time >= clock.next_sync or at is not None:
                 time, wall = self._read_times(at)
             decision = pipeline.check(Attempt(tool, args.copy(), time, self._state, wall), True)
         else:
-            decision = self._evaluate(True, tool, args, at, **context)
+            decision = self._evaluate(True, tool, args, at, **(context or {}))
         if decision.allowed or decision.effect is not Effect.ASK or self.guard._approver is None:
             return decision
         asked = ask(self.guard._approver, self, decision)
         if asked is not decision or not self._is_approved(decision):
             return asked
-        return self._evaluate(True, tool, args, at, **context)
+        return self._evaluate(True, tool, args, at, **(context or {}))
 
     async def acheck(
         self, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[CheckOptions]
@@ -213,12 +215,13 @@ class Session(SessionLifetime):
             text, failed, pending = parsed.text, failed or parsed.failed, parsed.pending
             host_meta = {**parsed.meta, **host_meta}
         pipeline, wall = self._pipeline, None
-        time = monotonic_ns() + pipeline.steady_clock.offset
-        if time >= pipeline.steady_clock.next_sync or at is not None:
+        clock = pipeline.steady_clock
+        time = monotonic_ns() + clock.offset
+        if time >= clock.next_sync or at is not None:
             time, wall = self._read_times(at)
         return pipeline.complete(
             Completed(
-                # Positional: CPython passes more than 15 values with keywords as a dict.
+                # Positional: msgspec is slow at keywords, and CPython at many of them.
                 self.id,
                 time,
                 decision.id
@@ -228,16 +231,14 @@ class Session(SessionLifetime):
                 "explicit",
                 text,
                 error,
-                exit_code=None if exit_code is None else validate.integer("exit_code", exit_code),
-                status=None if status is None else validate.integer("status", status),
-                retry_after=None
-                if retry_after is None
-                else validate.duration("retry_after", retry_after),
-                duration=None if duration is None else validate.duration("duration", duration),
-                tokens=None if tokens is None else validate.integer("tokens", tokens),
-                cost=None if cost is None else validate.usage("cost", cost),
-                score=None if score is None else validate.number("score", score),
-                meta=host_meta,
+                None if exit_code is None else validate.integer("exit_code", exit_code),
+                None if status is None else validate.integer("status", status),
+                None if retry_after is None else validate.duration("retry_after", retry_after),
+                None if duration is None else validate.duration("duration", duration),
+                None if tokens is None else validate.integer("tokens", tokens),
+                None if cost is None else validate.usage("cost", cost),
+                None if score is None else validate.number("score", score),
+                host_meta,
                 blame=validate.choice("blame", blame, get_args(Blame)) if blame else "",
                 state="cancelled" if is_cancelled else "pending" if pending else "",
                 wall=wall,

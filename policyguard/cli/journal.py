@@ -115,13 +115,15 @@ def prune_command(store: Path | None, older_than: str, key: Path | None) -> None
         path = resolve_store_path(store or default_store_path())
         if not path.exists():
             usage_error(f"{path}: no store at this path; pass the path of one as `--store`")
+        opened = SqliteStore(path, caps=None)
         result = prune(
             journal_folder(path),
-            SqliteStore(path, caps=None).anchors,
+            opened.anchors,
             retention,
             now=now,
             before=now - keep_for,
             hasher=Hasher(read_key(key) if key is not None else None),
+            lock_session=opened.lock_session,
         )
     except (JournalError, StoreError) as error:
         usage_error(error)

@@ -30,6 +30,9 @@ class TransitionHooks:
     def on_spent(self, event: Spent) -> None:
         """Follow what the model used between calls."""
 
+    def on_ended(self, session: SessionState) -> None:
+        """Follow the end of a session."""
+
     def on_granted(self, session: SessionState, event: Granted) -> None:
         """Follow a budget that was raised."""
 

@@ -207,3 +207,4 @@ def close(
     for budget, key in session.usage_keys | session.turn_usage_keys:
         state.ledger.remove(budget, key)
     state.sessions.pop(session.id, None)
+    state.hooks.on_ended(session)

@@ -65,7 +65,7 @@ class SystemClock(SteadyClock):
     sleep of the machine, go unnoticed.
     """
 
-    __slots__ = ("_elapsed", "_monotonic", "_slept", "_wall")
+    __slots__ = ("_elapsed", "_lock", "_monotonic", "_slept", "_wall")
 
     def __init__(
         self,
@@ -76,6 +76,7 @@ class SystemClock(SteadyClock):
         monotonic: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         super().__init__()
+        self._lock = threading.Lock()
         self._wall = wall
         self._elapsed = elapsed
         self._monotonic = monotonic
@@ -88,10 +89,12 @@ class SystemClock(SteadyClock):
 
     def sync(self) -> int:
         """See `SteadyClock.sync`."""
-        slept = self._elapsed() - self._monotonic() - self._slept
-        if slept >= RESOLUTION:
-            self._slept += slept
-            self.offset += slept
+        if self._elapsed() - self._monotonic() - self._slept >= RESOLUTION:
+            with self._lock:  # threads that wake up at once count the sleep once
+                slept = self._elapsed() - self._monotonic() - self._slept
+                if slept >= RESOLUTION:
+                    self._slept += slept
+                    self.offset += slept
         at = self._monotonic() + self.offset
         self.skew = _significant(self._wall() - at)
         self.next_sync = 0 if self.skew else at + RESOLUTION

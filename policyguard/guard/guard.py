@@ -37,6 +37,7 @@ from policyguard.store.paths import resolve_store_path
 from policyguard.store.protocol import Store
 
 if TYPE_CHECKING:
+    from policyguard.guard.journal_retention import JournalRetention
     from policyguard.journal.journal import Journal
 
 P = ParamSpec("P")
@@ -64,12 +65,16 @@ class Guard:
         """Do as `load` does with a compiled policy. The caller closes `store`."""
         if not isinstance(compiled, CompiledPolicy):
             raise TypeError(f"a guard is made by `Guard.load`, not from {compiled!r:.40}")
-        now = validate.clock_time(clock)
+        validate.clock_time(clock)
         if approver is not None:
             check_approver(approver)
         validate.store(store)
         if store is not None or journal is not None or journal_key is not None:
-            from policyguard.guard.journal_setup import locate_journal, open_journal
+            from policyguard.guard.journal_setup import (
+                apply_retention,
+                locate_journal,
+                open_journal,
+            )
 
             location = locate_journal(store, journal, journal_key)  # before the store makes files
         self._fingerprinter = compiled.fingerprinter
@@ -87,9 +92,10 @@ class Guard:
             self._constraint_sync = ConstraintSync(store, constraint_set, self._steady_clock)
             self._state.learner.use_shared_store()
         self._journal: Journal | None = None
+        self._journal_retention: JournalRetention | None = None
         if store is not None:
-            now = min(now, self._steady_clock.read()[0])
-            self._journal = open_journal(compiled, store, location, now, self._state.host_reports)
+            self._journal = open_journal(compiled, store, location, self._state.host_reports)
+            self._journal_retention = apply_retention(compiled, store, location, self._steady_clock)
         quotas = store.quotas if store is not None else None
         self._shared_budgets = self._state.shared_budgets = open_shared_budgets(
             quotas, self._evaluator, self._state.evaluator_state.ledger
@@ -176,6 +182,8 @@ class Guard:
             if self._journal is not None:
                 exit_stack.callback(self._journal.close)
             self._journal = None
+            if self._journal_retention is not None:
+                exit_stack.callback(self._journal_retention.close)
             self._update_emitters()
 
     async def aclose(self) -> None:
@@ -299,11 +307,12 @@ class Guard:
 
     def _end_session(self, event: SessionEnded) -> None:
         """Write the end of a session, forget the session, and notify listeners."""
-        try:
+        with ExitStack() as exit_stack:
+            exit_stack.callback(self._events.notify, event)
+            exit_stack.callback(self._open_sessions.remove, event.session)
+            if self._constraint_sync is not None and self._state.learns:
+                exit_stack.callback(self._constraint_sync.forget_session, event.session)
             self._events.write(event)
-        finally:
-            self._open_sessions.remove(event.session)
-            self._events.notify(event)
 
     def constraints(self) -> tuple[Constraint, ...]:
         """Return the learned constraints that hold, the latest confirmed last.

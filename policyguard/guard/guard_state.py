@@ -14,7 +14,7 @@ from policyguard.evaluator.fold import fold, rebuild
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard import decisions
 from policyguard.guard.host_reports import HostReports
-from policyguard.guard.learning.learner import Learner
+from policyguard.guard.learning.learner import Learner, session_scope
 from policyguard.guard.learning.progress_tracker import ProgressTracker
 from policyguard.guard.learning.radius_limiter import RadiusLimiter
 from policyguard.guard.shared_budgets import SharedBudgets
@@ -51,6 +51,11 @@ class GuardState(TransitionHooks):
         self.shared_budgets: SharedBudgets | None = None
         self.host_reports = HostReports()
         self._is_rebuilding = False
+
+    @property
+    def learns(self) -> bool:
+        """Whether the policy learns anything."""
+        return bool(self._learn_entries)
 
     def fold(self, event: Event) -> None:
         """Apply one event that carries its derived fields. `StoreError` where a grant is lost."""
@@ -156,6 +161,11 @@ class GuardState(TransitionHooks):
         """Charge shared budgets."""
         if self.shared_budgets is not None:
             self.shared_budgets.spend(event)
+
+    def on_ended(self, session: SessionState) -> None:
+        """Forget what the session has learned for itself."""
+        if self.learns and not self._is_rebuilding:
+            self.constraint_set.remove_scope(session_scope(session.id))
 
     def on_granted(self, session: SessionState, event: Granted) -> None:
         """Raise a shared budget. `StoreError` where that cannot be written."""

@@ -10,13 +10,14 @@ import msgspec
 
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.messages import redact_patterns
+from policyguard.guard.clock import SteadyClock
 from policyguard.guard.host_log import warn
 from policyguard.guard.host_reports import HostReports
+from policyguard.guard.journal_retention import JournalRetention
 from policyguard.journal.chain import Hasher, read_key
-from policyguard.journal.findings import format_time
 from policyguard.journal.journal import Journal
 from policyguard.journal.redaction import Redaction
-from policyguard.journal.retention import Retention, note_load, prune
+from policyguard.journal.retention import Retention
 from policyguard.store.paths import journal_folder, resolve_path
 from policyguard.store.protocol import Store
 
@@ -69,17 +70,12 @@ def _read_key(file: object) -> bytes | None:
 
 
 def open_journal(
-    compiled: CompiledPolicy,
-    store: Store,
-    location: JournalLocation,
-    now: int,
-    host_reports: HostReports,
+    compiled: CompiledPolicy, store: Store, location: JournalLocation, host_reports: HostReports
 ) -> Journal | None:
     """Open the journal of a policy; None if the policy keeps none, or there is no folder.
 
-    `ValueError` if there is none and a key is given. Journals older than `journal.keep_for`
-    at `now` (ns) are removed, and those beyond `bounds.journals`. `host_reports` gets what
-    opening a journal repairs.
+    `ValueError` if there is none and a key is given. `host_reports` gets what opening a session's
+    file repairs.
     """
     folder, key = location.folder, location.key
     policy = compiled.policy
@@ -96,15 +92,6 @@ def open_journal(
                 "the store is no file; pass `journal=FOLDER`, or set `journal.durability: memory`"
             )
         return None
-    if settings.keep_for is not None:
-        retention = Retention(
-            keep_for=settings.keep_for,
-            max_journals=policy.bounds.journals,
-            max_gap=settings.max_gap,
-            policy=policy.name,
-            digest=compiled.evaluator.digest,
-        )
-        _prune(folder, store, retention, now, Hasher(key))
     return Journal(
         folder,
         store.anchors,
@@ -123,21 +110,27 @@ def open_journal(
     )
 
 
-def _prune(folder: Path, store: Store, retention: Retention, now: int, hasher: Hasher) -> None:
-    """Delete journals that are due; log which were kept nevertheless."""
-    trusted_since = note_load(store.anchors, now, retention).trusted_since
-    before: int | None = now - retention.keep_for
-    if trusted_since is not None:
-        before = None
-        warn(
-            f"{folder}: no journal is deleted by its age until "
-            f"{format_time(trusted_since + retention.keep_for)}, since the clock made an "
-            f"implausible step to {format_time(trusted_since)} (`journal.max_gap`); if the time is "
-            "right and they should go now: policyguard journal prune"
-        )
-    result = prune(folder, store.anchors, retention, now=now, before=before, hasher=hasher)
-    for error in result.kept:
-        warn(f"a journal that is due was not deleted: {error}")
+def apply_retention(
+    compiled: CompiledPolicy, store: Store, location: JournalLocation, steady_clock: SteadyClock
+) -> JournalRetention | None:
+    """Delete the journals that a policy does not keep; None if it keeps all, or has none.
+
+    They are those older than `journal.keep_for`, and those beyond `bounds.journals`.
+    """
+    settings = compiled.policy.journal
+    folder, keep_for = location.folder, settings.keep_for
+    if folder is None or settings.durability == "memory" or keep_for is None:
+        return None
+    retention = Retention(
+        keep_for=keep_for,
+        max_journals=compiled.policy.bounds.journals,
+        max_gap=settings.max_gap,
+        policy=compiled.policy.name,
+        digest=compiled.evaluator.digest,
+    )
+    applied = JournalRetention(folder, store, retention, Hasher(location.key), steady_clock)
+    applied.apply()
+    return applied
 
 
 def _max_open_files() -> int:

@@ -189,6 +189,8 @@ def _add_session(
     guard._mark_used(event.session)
     if resumed is None:
         guard._events.emit(event)
+    if guard._journal_retention is not None:
+        guard._journal_retention.note_opened()
     return session
 
 

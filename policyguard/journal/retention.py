@@ -1,15 +1,15 @@
 """Delete expired journals: only what verifies, by hashed times, and never without a note.
 
-A file's own times prove nothing: an attacker who can write the file can set them. The age of a
-journal is that of its last event: as anchored, to choose candidates, and as hashed, once the whole
-file has been verified. What does not verify is kept and reported.
+The time of a file's last change proves nothing: an attacker who can write the file can set it. The
+age of a journal is that of its last event: as anchored, to choose candidates, and as hashed, once
+the whole file has been verified. What does not verify is kept and reported.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -31,7 +31,8 @@ from policyguard.journal.recovery import (
     require_regular,
     require_same_key,
 )
-from policyguard.store.protocol import Anchor, AnchorStore, LoadTimes, Pruned
+from policyguard.store.errors import SessionBusyError
+from policyguard.store.protocol import Anchor, AnchorStore, LoadTimes, Pruned, SessionLock
 
 _TAIL_BYTES = 65_536
 """The bytes at the end of a file without an anchor, among which its last line is looked for."""
@@ -101,12 +102,15 @@ def prune(
     now: int,
     before: int | None,
     hasher: Hasher,
+    lock_session: Callable[[str], SessionLock],
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> PruneResult:
     """Delete the journals whose last event was `before` a time (ns), and those in excess.
 
-    None is deleted that is being written, or does not verify. The note comes first, then the anchor
-    goes, then the file: a process that dies in between leaves a file without an anchor, not an
-    anchor without a file, which would look like theft. Raises `JournalError`, `StoreError`.
+    None is deleted whose session is open (`lock_session`), or that does not verify. The note comes
+    first, then the anchor goes, then the file: a process that dies in between leaves a file without
+    an anchor, not an anchor without a file, which would look like theft. It ends early between two
+    files if it `should_stop`. Raises `JournalError`, `StoreError`.
     """
     try:
         names = [entry.name for entry in os.scandir(folder) if entry.name.endswith(SUFFIX)]
@@ -124,10 +128,14 @@ def prune(
         in_excess = total > retention.max_journals
         if not expired and not in_excess:
             continue
+        if should_stop():
+            break
         path = folder / candidate.name
         try:
-            limit = None if in_excess else before
-            if _delete(path, anchors, by_name.get(candidate.name), retention, now, limit, hasher):
+            due = _find_due(
+                path, anchors, by_name.get(candidate.name), None if in_excess else before, hasher
+            )
+            if due is not None and _delete(due, anchors, retention, now, lock_session):
                 deleted.append(path)
                 total -= 1
         except JournalError as error:
@@ -167,43 +175,80 @@ def _read_last_time(path: Path) -> int | None:
     return next((at for at in times if at is not None), None)
 
 
-def _delete(
-    path: Path,
-    anchors: AnchorStore,
-    anchor: Anchor | None,
-    retention: Retention,
-    now: int,
-    before: int | None,
-    hasher: Hasher,
-) -> bool:
-    """Delete a journal that verifies and is due. Raises `AlteredError` for one that does not."""
+class _DueJournal(msgspec.Struct, frozen=True):
+    """A journal that verifies and may go, as it was then: its file, its anchor and its end."""
+
+    path: Path
+    status: os.stat_result
+    session: str
+    anchor: Anchor | None
+    end: ChainPosition
+
+
+def _find_due(
+    path: Path, anchors: AnchorStore, anchor: Anchor | None, before: int | None, hasher: Hasher
+) -> _DueJournal | None:
+    """Verify a journal; None if it is not due after all. Raises `AlteredError` if it does not.
+
+    This may take long, so it locks nothing.
+    """
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
-        return False
+        return None
     except OSError as error:
         raise _deletion_error(path, error) from None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        require_regular(descriptor, path)
+        status = os.fstat(descriptor)
         session, position, latest = _verify(descriptor, path, anchor, hasher)
         if anchor is None and has_all_anchors(anchors, None, hasher):
             _require_anchored(path, position, anchors, hasher)
-        if before is not None and (latest is None or latest >= before):
-            return False
-        if anchor is not None:
-            if anchors.get(session) != anchor:
-                return False  # another process has gone on with the session
-            end = (position.chain, position.count, position.hash, position.size)
-            anchors.add_note(Pruned(session, *end, now, retention.policy, retention.digest))
-            anchors.delete(session)
-        path.unlink()
-    except BlockingIOError:
-        return False
     except OSError as error:
         raise _deletion_error(path, error) from None
     finally:
         os.close(descriptor)
+    if before is not None and (latest is None or latest >= before):
+        return None
+    return _DueJournal(path, status, session, anchor, position)
+
+
+def _delete(
+    due: _DueJournal,
+    anchors: AnchorStore,
+    retention: Retention,
+    now: int,
+    lock_session: Callable[[str], SessionLock],
+) -> bool:
+    """Delete a journal, unless its session is open, or has gone on since it was verified."""
+    path, end = due.path, due.end
+    try:
+        with lock_session(due.session):
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _version(os.fstat(descriptor)) != _version(due.status):
+                    return False
+                if due.anchor is not None:
+                    if anchors.get(due.session) != due.anchor:
+                        return False
+                    position = (end.chain, end.count, end.hash, end.size)
+                    note = Pruned(due.session, *position, now, retention.policy, retention.digest)
+                    anchors.add_note(note)
+                    anchors.delete(due.session)
+                path.unlink()
+            finally:
+                os.close(descriptor)
+    except (SessionBusyError, BlockingIOError, FileNotFoundError):
+        return False
+    except OSError as error:
+        raise _deletion_error(path, error) from None
     return True
+
+
+def _version(status: os.stat_result) -> tuple[int, ...]:
+    """Return what changes with every change of a file: its `st_ctime` cannot be set."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
 
 
 def _verify(

@@ -142,6 +142,17 @@ class ConstraintSet(msgspec.Struct, eq=False, kw_only=True):
         self._probes.pop(id_, None)
         return constraint
 
+    def remove_scope(self, scope: str) -> None:
+        """Remove the constraints and the evidence of a scope, and of its keys (`scope_key`)."""
+        keys = f"{scope}\x1f"
+        for found in [one for one in self._in_scope if one == scope or one.startswith(keys)]:
+            for id_ in tuple(self._in_scope[found]):
+                self.remove(id_)
+        for found, key in [
+            one for one in self._evidence if one[0] == scope or one[0].startswith(keys)
+        ]:
+            self.forget_evidence(found, key)
+
     def begin_probe(self, id_: str, at: int | None) -> None:
         """Note a probe: until its outcome is known, the constraint admits no other call."""
         self._probes[id_] = at

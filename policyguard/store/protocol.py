@@ -200,6 +200,9 @@ class EvidenceStore(Protocol):
     def delete(self, scope: str, key: str) -> None:
         """Delete the evidence under this scope and key."""
 
+    def delete_scope(self, scope: str) -> None:
+        r"""Delete the evidence of a scope, and of those that begin with it and `\x1f`."""
+
     def list(self) -> tuple[tuple[str, str, bytes], ...]:
         """Return scope, key and payload of each, by scope and key."""
 

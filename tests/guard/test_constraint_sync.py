@@ -399,3 +399,45 @@ def test_two_guards_with_one_store_learn_like_one_guard(steps: list[tuple[bool, 
         assert sorted(one.count for one in reopened.constraints()) == sorted(
             one.count for one in single.constraints()
         )
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_what_a_session_learned_for_itself_ends_with_it(tmp_path: Path, closes: bool) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY.replace("CORROBORATE, scope: project", "2, scope: session"))
+    with Guard.load(file, store=tmp_path / "s.db") as guard:
+        for id_ in ("a", "b"):
+            for arguments in ({"n": 1}, {"n": 1}, {"n": 2}):  # a constraint, and evidence
+                session = guard.session(id_)
+                session.record(session.check("build", arguments), error="wrong")
+        assert not session.check("build", {"n": 1}).allowed
+        if closes:
+            session.close()
+        else:
+            session.end()
+        kept = ["session:a", "session:b"] if closes else ["session:a"]
+        assert sorted(one.scope for one in guard.constraints()) == kept
+        assert guard.session("b").check("build", {"n": 1}).allowed is not closes
+    with closing(SqliteStore(tmp_path / "s.db", caps=None, read_only=True)) as store:
+        assert [scope for scope, _, _ in store.evidence.list()] == kept
+        assert sorted(one.scope for one in store.constraints.list()) == kept
+
+
+def test_a_locked_store_loses_no_end_of_a_session(tmp_path: Path) -> None:
+    """What cannot be deleted at once goes with the next write."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY.replace("CORROBORATE, scope: project", "1, scope: session"))
+    store = SqliteStore(tmp_path / "s.db", caps=CAPS, timeout=0.05)
+    guard = Guard.load(file, store=store)
+    session = guard.session("a")
+    session.record(session.check("build", {"n": 1}), error="wrong")
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError):
+            session.end()
+    assert [one.scope for one in store.constraints.list()] == ["session:a"]
+    assert guard._constraint_sync is not None
+    guard._constraint_sync.poll()
+    assert store.constraints.list() == ()
+    guard.close()
+    store.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 
 from policyguard import Guard
 from policyguard.cli import main
+from policyguard.journal.errors import JournalError
 
 POLICY = (
     "policyguard: 1\nname: p\njournal: {keep_for: 30d, args: keep}\nbudgets: {b: {calls: 100}}\n"
@@ -134,3 +136,84 @@ def test_adopted_lines_are_said_once(tmp_path: Path, caplog: pytest.LogCaptureFi
     result = CliRunner().invoke(main, ["journal", "verify", "--store", store])
     assert "warning[journal/adopted]" in result.stdout
     assert "lines were adopted that had no anchor" in result.stderr
+
+
+def _wait(guard: Guard) -> None:
+    """Wait for a deletion that was begun."""
+    assert guard._journal_retention is not None
+    thread = guard._journal_retention._thread
+    if thread is not None:
+        thread.join()
+
+
+def test_expired_journals_are_deleted_while_the_guard_runs(tmp_path: Path) -> None:
+    clock = Clock()
+    guard = _guard(tmp_path, clock)
+    folder = tmp_path / "state" / "journal"
+    guard.session("old").end()
+    idle = guard.session("idle")
+    names = {"old", "idl"}
+    for day in range(0, 33, 3):
+        clock.now += 3 * DAY
+        guard.session(f"s{day:02}").end()
+        names.add(f"s{day:02}")
+        _wait(guard)
+    assert {file.name[:3] for file in folder.iterdir()} == names - {"old"}
+    assert idle.check("x").allowed  # an open session is kept, whatever its age
+    guard.close()
+    store = str(tmp_path / "state" / "store.db")
+    assert CliRunner().invoke(main, ["journal", "verify", "--store", store]).exit_code == 0
+
+
+def test_surplus_journals_are_deleted_while_the_guard_runs(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(f"{POLICY}bounds: {{journals: 20}}\n")
+    with Guard.load(file, store=tmp_path / "state" / "store.db") as guard:
+        for number in range(60):
+            guard.session(f"s{number}").end()
+            _wait(guard)
+            assert len(list((tmp_path / "state" / "journal").iterdir())) <= 21
+
+
+def test_a_session_is_kept_whose_file_was_closed_for_another(tmp_path: Path) -> None:
+    """Only its lock says that it is open."""
+    clock = Clock()
+    guard = _guard(tmp_path, clock)
+    session = guard.session("a")
+    assert guard._journal is not None
+    guard._journal.close()
+    clock.now += 6 * DAY
+    store = str(tmp_path / "state" / "store.db")
+    arguments = ["journal", "prune", "--store", store, "--older-than", "1d"]
+    assert CliRunner().invoke(main, arguments).stderr == "0 deleted, 0 kept\n"
+    assert session.check("x").allowed
+    guard.close()
+
+
+def test_what_is_kept_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    guard = _guard(tmp_path, clock)
+    guard.session("a").end()
+    (file,) = (tmp_path / "state" / "journal").iterdir()
+    file.write_bytes(file.read_bytes().replace(b'"a"', b'"b"'))
+    for number in range(20):
+        clock.now += 3 * DAY
+        guard.session(f"s{number}").end()
+        _wait(guard)
+    assert caplog.text.count("a journal that is due was not deleted") == 1
+    guard.close()
+
+
+def test_a_failing_deletion_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    guard = _guard(tmp_path, clock)
+    retention = guard._journal_retention
+    assert retention is not None
+    (tmp_path / "state" / "journal").rename(tmp_path / "moved")
+    (tmp_path / "state" / "journal").write_text("")
+    clock.now += 4 * DAY
+    with suppress(JournalError):
+        guard.session("a")
+    retention.note_opened()
+    guard.close()
+    assert "could not be deleted" in caplog.text

@@ -159,7 +159,13 @@ RETENTION = Retention(keep_for=1, max_journals=100, max_gap=1, policy="p", diges
 
 def pruned(setup: JournalSetup) -> tuple[int, int]:
     result = prune(
-        setup.folder, setup.anchors, RETENTION, now=10**9, before=10**9, hasher=Hasher(KEY)
+        setup.folder,
+        setup.anchors,
+        RETENTION,
+        now=10**9,
+        before=10**9,
+        hasher=Hasher(KEY),
+        lock_session=MemoryStore(caps=CAPS).lock_session,
     )
     return len(result.deleted), len(result.kept)
 

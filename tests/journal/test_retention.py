@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,8 +20,9 @@ from policyguard.journal.retention import PruneResult, Retention, note_load
 from policyguard.journal.retention import prune as prune_folder
 from policyguard.journal.verify import verify
 from policyguard.model.event import SessionEnded, SessionStarted
-from policyguard.store.protocol import Pruned
-from tests.journal.setup import BEGIN, SECOND, JournalSetup, run
+from policyguard.store.memory.store import MemoryStore
+from policyguard.store.protocol import Pruned, SessionLock
+from tests.journal.setup import BEGIN, CAPS, SECOND, JournalSetup, run
 
 DAY = 86_400 * SECOND
 POLICY = Retention(
@@ -39,7 +41,13 @@ def prune(
     """Prune the journals of a setup."""
     policy = msgspec.structs.replace(POLICY, max_journals=max_journals)
     return prune_folder(
-        setup.folder, setup.anchors, policy, now=now, before=before, hasher=Hasher(key)
+        setup.folder,
+        setup.anchors,
+        policy,
+        now=now,
+        before=before,
+        hasher=Hasher(key),
+        lock_session=MemoryStore(caps=CAPS).lock_session,
     )
 
 
@@ -256,6 +264,30 @@ def test_an_open_journal_is_kept(tmp_path: Path) -> None:
     assert prune(setup, before=BEGIN + DAY, max_journals=0) == PruneResult((), ())
     setup.write(SessionEnded("s"))
     assert list(setup.journal.read_events("s")) == [SessionStarted("s"), SessionEnded("s")]
+
+
+def test_a_journal_that_goes_on_after_it_was_verified_is_kept(tmp_path: Path) -> None:
+    setup = JournalSetup(tmp_path)
+    setup.write(SessionStarted("a"))
+    setup.journal.close()
+    setup.anchors.delete("a")  # which would tell too
+    store = MemoryStore(caps=CAPS)
+
+    def go_on(session: str) -> SessionLock:
+        setup.write(SessionStarted(session))
+        setup.journal.close()
+        setup.anchors.delete(session)
+        return store.lock_session(session)
+
+    now, hasher = BEGIN + 100 * DAY, Hasher(None)
+    excess = msgspec.structs.replace(POLICY, max_journals=0)
+    options: dict[str, Any] = {"now": now, "before": now, "hasher": hasher}
+    kept = prune_folder(setup.folder, setup.anchors, excess, lock_session=go_on, **options)
+    assert kept == PruneResult((), ())
+    gone = prune_folder(
+        setup.folder, setup.anchors, excess, lock_session=store.lock_session, **options
+    )
+    assert len(gone.deleted) == 1
 
 
 def test_a_session_continues_while_its_file_is_deleted(tmp_path: Path) -> None:

@@ -269,3 +269,10 @@ def test_any_text_is_a_key(store: Store, text: str) -> None:
     )
     assert len(store.constraints.list()) == 1
     store.lock_session(text).release()
+
+
+def test_the_evidence_of_a_scope_goes_with_its_keys(store: Store) -> None:
+    for scope in ("session:a", "session:a\x1fgpu", "session:a2", "project:"):
+        store.evidence.put(scope, "k", b"x")
+    store.evidence.delete_scope("session:a")
+    assert [scope for scope, _, _ in store.evidence.list()] == ["project:", "session:a2"]

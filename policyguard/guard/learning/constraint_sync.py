@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from policyguard.evaluator.attempt import CallResult
 from policyguard.guard.clock import RESOLUTION, SteadyClock
+from policyguard.guard.learning.learner import session_scope
 from policyguard.learned.constraint_set import ConstraintSet, constraint_id
 from policyguard.learned.snapshot import Snapshot
 from policyguard.model.constraint import Constraint, Observation
@@ -135,6 +136,17 @@ class ConstraintSync:
         """Write changed constraints, and what could not be written before."""
         with self.store.transaction():
             self._save_pending(at)
+        self._clear_unsaved()
+
+    def forget_session(self, session: str) -> None:
+        """Remove what an ended session has learned for itself, once it is removed from the set."""
+        try:
+            with self.store.transaction():
+                self.store.evidence.delete_scope(session_scope(session))
+                self._save_pending(None)
+        except StoreError:
+            self._mark_unsaved(())
+            raise
         self._clear_unsaved()
 
     def revoke(self, id_: str, *, by: str, at: int) -> None:

@@ -255,8 +255,13 @@ def _last_change(ban_key: BanKey, attempt: Attempt) -> int:
     return max(since, changes.turn_seq) if ban_key.is_session_scoped else since
 
 
+def session_scope(session: str) -> str:
+    """Return the scope of what a session learns for itself."""
+    return f"session:{session}"
+
+
 def _scope_id(kind: str, session: SessionState) -> str:
-    return f"{kind}:{session.id if kind == 'session' else session.scope_keys[kind]}"
+    return session_scope(session.id) if kind == "session" else f"{kind}:{session.scope_keys[kind]}"
 
 
 def _build_violation(constraint: Constraint, confidence: float) -> Violation:

@@ -228,6 +228,12 @@ class MemoryEvidence:
     def delete(self, scope: str, key: str) -> None:
         self._table.delete((scope, key))
 
+    def delete_scope(self, scope: str) -> None:
+        with self._table.undo_log():
+            for one, key in tuple(self._table.rows):
+                if one == scope or one.startswith(f"{scope}\x1f"):
+                    self._table.delete((one, key))
+
     def list(self) -> tuple[tuple[str, str, bytes], ...]:
         with self._table.undo_log():
             return tuple(

@@ -345,6 +345,12 @@ class SqliteEvidence(_SqliteTable):
     def delete(self, scope: str, key: str) -> None:
         self._database.execute("DELETE FROM evidence WHERE scope = ? AND key = ?", (scope, key))
 
+    def delete_scope(self, scope: str) -> None:
+        self._database.execute(
+            "DELETE FROM evidence WHERE scope = ? OR (scope > ? AND scope < ?)",
+            (scope, f"{scope}\x1f", f"{scope}\x20"),
+        )
+
     def list(self) -> tuple[tuple[str, str, bytes], ...]:
         rows = self._database.execute(
             "SELECT scope, key, payload FROM evidence ORDER BY scope, key"

@@ -2,11 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 
 .PHONY: demo test test-all lint format bench bench-full clean
 
-demo: $(READY)
+demo: $(INSTALLED)
 	@echo "== core over a recorded evening of four agents"
 	@$(BIN)/policyguard simulate docs/demo/trace.jsonl --policy core
 	@echo
@@ -42,9 +43,14 @@ bench-full: $(READY)
 	$(BIN)/python -m benchmarks.long_horizon
 	$(BIN)/python -m benchmarks.search_boundary
 
-$(READY): pyproject.toml
+# What a user gets, and with it what tests and linters need.
+$(INSTALLED): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("policyguard needs Python 3.11 or newer; set PYTHON=…" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $(INSTALLED)
+
+$(READY): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $(READY)
 

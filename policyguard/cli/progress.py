@@ -1,16 +1,21 @@
-"""A progress bar for replays, and their interruption."""
+"""What long commands show meanwhile on standard error, and their interruption."""
 
 from __future__ import annotations
 
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 
+import click
+
 from policyguard.simulate.job import ProgressCallback, StoppedError
+
+_CLEAR_LINE, _CLEAR_LINE_ABOVE = "\r\x1b[2K", "\x1b[1A\x1b[2K"
 
 
 @contextmanager
@@ -52,28 +57,29 @@ def _catch_interrupt() -> Iterator[threading.Event]:
 @contextmanager
 def _progress_bar(files: Sequence[Path]) -> Iterator[ProgressCallback]:
     """Show how much has been read, how fast, and how long the rest will take."""
-    # rich is slow to import, and needed here only
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("replaying"),
-        BarColumn(),
-        TextColumn(
-            "{task.percentage:>3.0f} %  {task.fields[events]:,} events, {task.fields[rate]}"
-        ),
-        TimeRemainingColumn(),
-    )
     total = sum(file.stat().st_size for file in files if file.is_file())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=total, events=0, rate="")
-        read = 0
+    began, read = time.monotonic(), 0
+    with click.progressbar(
+        length=total, label="replaying", width=0, file=sys.stderr, item_show_func=lambda item: item
+    ) as bar:
 
         def on_progress(done: int, events: int) -> None:
             nonlocal read
             read += events
-            elapsed = progress.tasks[0].elapsed or 0.0
-            rate = f"{read / elapsed:,.0f}/s" if elapsed else ""
-            progress.update(task, advance=done, events=read, rate=rate)
+            rate = read / max(time.monotonic() - began, 0.001)
+            bar.update(done, f"{read:,} events, {rate:,.0f}/s")
 
         yield on_progress
+    click.echo(_CLEAR_LINE_ABOVE, nl=False, err=True)
+
+
+@contextmanager
+def show_status() -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows the current step at a terminal, on one line."""
+    if not sys.stderr.isatty():
+        yield lambda step: None
+        return
+    try:
+        yield lambda step: click.echo(f"{_CLEAR_LINE}{step}", nl=False, err=True)
+    finally:
+        click.echo(_CLEAR_LINE, nl=False, err=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -12,6 +10,7 @@ import click
 from policyguard.cli.console import EXIT_INTERRUPTED, policy_error, status, usage_error, use_color
 from policyguard.cli.options import OUTPUT, labels_option, path_option, policy_option
 from policyguard.cli.output import check_output, write
+from policyguard.cli.progress import show_status
 from policyguard.model.diagnostic import PolicyError
 from policyguard.report.style import COLOURED
 from policyguard.report.suggest.figures import Suggestion
@@ -108,7 +107,7 @@ def suggest(
             seed=seed,
             folder=(output or signatures or Path("here")).parent,
         )
-        with _show_status() as on_progress:
+        with show_status() as on_progress:
             suggestion = search(request, on_progress)
     except PolicyError as error:
         policy_error(error)
@@ -137,16 +136,3 @@ def _check_outputs(files: tuple[Path, ...], *outputs: Path | None) -> None:
         usage_error("--output and --signatures must be in the same folder")
     if len({resolve_path(output) for output in wanted}) < len(wanted):
         usage_error("--output and --signatures must be different files")
-
-
-@contextmanager
-def _show_status() -> Iterator[Callable[[str], None]]:
-    """Show the current step at a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda step: None
-        return
-    # rich is slow to import, and needed here only
-    from rich.console import Console
-
-    with Console(stderr=True).status("") as spinner:
-        yield spinner.update

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import lzma
 import os
 import stat
 import struct
+import sys
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
@@ -20,7 +22,12 @@ from hypothesis import strategies as st
 
 from policyguard.model.event import Completed
 from policyguard.traces import Item, Reader, Skipped, TraceFile
-from policyguard.traces.containers.compression import decompress_gzip, decompress_zstd, open_stream
+from policyguard.traces.containers.compression import (
+    decompress_gzip,
+    decompress_xz,
+    decompress_zstd,
+    open_stream,
+)
 from policyguard.traces.containers.tar import iter_members
 from policyguard.traces.formats import inspect_ai
 from policyguard.traces.item import UnreadableError
@@ -38,6 +45,7 @@ CHAT = json.dumps([{"role": "user", "content": "hi"}, {"role": "assistant", "con
 ALONE: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
     ".zst": zstd,
+    ".xz": lzma.compress,
     ".zst.gz": lambda data: gzip.compress(zstd(data)),
 }
 TOGETHER: dict[str, Callable[[dict[str, bytes]], bytes]] = {
@@ -47,6 +55,7 @@ TOGETHER: dict[str, Callable[[dict[str, bytes]], bytes]] = {
     ".tar": tarred,
     ".tgz": lambda files: gzip.compress(tarred(files)),
     ".tar.zst": lambda files: zstd(tarred(files, tarfile.GNU_FORMAT)),
+    ".tar.xz": lambda files: lzma.compress(tarred(files)),
     ".zip.tar.gz": lambda files: gzip.compress(tarred({"inner.zip": zipped(files)})),
 }
 
@@ -118,6 +127,7 @@ def test_session_ids_omit_compression_suffixes(tmp_path: Path) -> None:
         ("chat.json", CHAT.encode()),
         ("chat.json.gz", gzip.compress(CHAT.encode())),
         ("chat.json.zst", zstd(CHAT.encode())),
+        ("chat.json.xz", lzma.compress(CHAT.encode())),
         ("chat.json.zst.gz", gzip.compress(zstd(CHAT.encode()))),
     ):
         (tmp_path / name).write_bytes(data)
@@ -180,7 +190,11 @@ def test_tar_round_trip(files: dict[str, bytes], form: int, looked: int) -> None
     cut=st.integers(1, 40),
 )
 def test_decompression_round_trip_and_truncation(parts: list[bytes], cut: int) -> None:
-    for expand, pack in ((decompress_gzip, gzip.compress), (decompress_zstd, zstd)):
+    for expand, pack in (
+        (decompress_gzip, gzip.compress),
+        (decompress_zstd, zstd),
+        (decompress_xz, lzma.compress),
+    ):
         packed = b"".join(pack(part) for part in parts)
         assert open_stream(expand(io.BytesIO(packed))).read() == b"".join(parts)
         short = b"".join(expand_what_is_there(expand(io.BytesIO(packed[:-cut]))))
@@ -196,7 +210,7 @@ def expand_what_is_there(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 def test_lines_before_the_damage_are_read(tmp_path: Path) -> None:
     lines = b"".join(b'{"event":"turn_started","session":"s%d"}\n' % n for n in range(20_000))
-    for ending, pack in ((".gz", gzip.compress), (".zst", zstd)):
+    for ending, pack in ((".gz", gzip.compress), (".zst", zstd), (".xz", lzma.compress)):
         path = tmp_path / f"run.jsonl{ending}"
         path.write_bytes(pack(lines)[:-100])
         *events, last = Reader().read(path)
@@ -212,6 +226,12 @@ def test_lines_before_the_damage_are_read(tmp_path: Path) -> None:
         ("a.gz", gzip.compress(OWN)[:6], "the compressed data is truncated"),
         ("a.zst", zstd(OWN)[:4] + b"\xff" * 50, "broken zstd data"),
         ("a.zst", zstd(OWN)[:6], "the compressed data is truncated"),
+        ("a.xz", lzma.compress(OWN)[:20], "the compressed data is truncated"),
+        (
+            "a.xz",
+            lzma.compress(OWN)[:6] + b"\xff" * 50,
+            "broken xz data, or its dictionary is too large",
+        ),
         ("a.zip", zipped({"a": OWN})[:40], "a broken zip archive"),
         ("a.zip", b"PK\x03\x04" + b"\xff" * 600, "a broken zip archive"),
         ("a.gz", gzip.compress(b""), "empty"),
@@ -224,7 +244,7 @@ def test_lines_before_the_damage_are_read(tmp_path: Path) -> None:
             "one JSON object with `a`",
         ),
     ],
-    ids=range(10),
+    ids=range(12),
 )
 def test_damaged_archives_are_reported(tmp_path: Path, name: str, data: bytes, reason: str) -> None:
     (tmp_path / name).write_bytes(data)
@@ -328,3 +348,18 @@ def test_attachments_beyond_the_limit_are_not_resolved(
     assert result.text == "\n".join(["attachment://h"] * 2 + ["x" * 1000] * 2)
     reason = "session `log.json:1/1`: attachments beyond the size limit are not resolved"
     assert items[-1] == Skipped(str(path), None, reason)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "help_"),
+    [("zstandard", "a.zst", "policyguard-engine[zstd]"), ("lzma", "a.xz", "module `lzma`")],
+)
+def test_a_missing_module_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, name: str, help_: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    path = tmp_path / name
+    path.write_bytes(ALONE[path.suffix](OWN))
+    [item] = Reader().read(path)
+    assert isinstance(item, Skipped)
+    assert help_ in item.reason

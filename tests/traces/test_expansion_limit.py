@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import struct
 import tarfile
 import tracemalloc
@@ -62,8 +63,13 @@ TOO_LARGE = "expands to more than"
 @pytest.mark.usefixtures("memory_limit")
 @pytest.mark.parametrize(
     "data",
-    [gzip_bomb(64 * MIB), zstd_bomb(512 * MIB), gzip_bomb(64 * MIB, mib=LINES)],
-    ids=["gzip", "zstd", "lines"],
+    [
+        gzip_bomb(64 * MIB),
+        zstd_bomb(512 * MIB),
+        bomb(lzma.LZMACompressor(preset=0), 64 * MIB, b"", b" " * MIB),
+        gzip_bomb(64 * MIB, mib=LINES),
+    ],
+    ids=["gzip", "zstd", "xz", "lines"],
 )
 def test_bomb_is_not_expanded(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "bomb.jsonl"

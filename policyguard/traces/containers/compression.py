@@ -1,4 +1,4 @@
-"""Decompression of gzip and zstd in chunks of bounded size."""
+"""Decompression of gzip, zstd and xz in chunks of bounded size."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import io
 import zlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, BinaryIO
-
-import zstandard
 
 from policyguard.traces.containers.expansion_limit import StreamMeter
 from policyguard.traces.item import UnreadableError
@@ -24,6 +22,9 @@ returns all of it together: at most 32 MiB."""
 
 _ZSTD_MAX_WINDOW = 1 << 27
 """Bytes of memory that a zstd file may require; `zstd --long` needs this much."""
+
+_XZ_MAX_MEMORY = 1 << 27
+"""Bytes of memory that an xz file may require; `xz -9` needs half of this."""
 
 TRUNCATED = "the compressed data is truncated"
 
@@ -64,8 +65,14 @@ def _inflate(decoder: zlib._Decompress, data: bytes) -> bytes:
 def decompress_zstd(compressed: BinaryIO) -> Chunks:
     """Yield the content of a zstd file with any number of frames.
 
-    Raises `UnreadableError`, `OSError`.
+    Raises `UnreadableError`, also where the extra `zstd` is not installed, and `OSError`.
     """
+    try:
+        import zstandard
+    except ImportError:
+        raise UnreadableError(
+            "zstd data needs the package zstandard: pip install 'policyguard-engine[zstd]'"
+        ) from None
     decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
     decoder, rest = None, b""
     while data := rest or compressed.read(_ZSTD_INPUT_BYTES):
@@ -76,6 +83,36 @@ def decompress_zstd(compressed: BinaryIO) -> Chunks:
         except zstandard.ZstdError:
             raise UnreadableError("broken zstd data") from None
         yield chunk
+        rest = decoder.unused_data if decoder.eof else b""
+        if decoder.eof:
+            decoder = None
+    if decoder is not None:
+        raise UnreadableError(TRUNCATED)
+
+
+def decompress_xz(compressed: BinaryIO) -> Chunks:
+    """Yield the content of an xz file with any number of streams.
+
+    Raises `UnreadableError`, also where Python was built without `lzma`, and `OSError`.
+    """
+    try:
+        import lzma
+    except ImportError:
+        raise UnreadableError("xz data needs a Python with the module `lzma`") from None
+    decoder, rest = None, b""
+    while data := rest or compressed.read(CHUNK_BYTES):
+        if decoder is None:
+            data = data.lstrip(b"\0")  # padding between streams
+            if not data:
+                rest = b""
+                continue
+            decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MAX_MEMORY)
+        try:
+            yield decoder.decompress(data, CHUNK_BYTES)
+            while not (decoder.eof or decoder.needs_input):
+                yield decoder.decompress(b"", CHUNK_BYTES)
+        except lzma.LZMAError:
+            raise UnreadableError("broken xz data, or its dictionary is too large") from None
         rest = decoder.unused_data if decoder.eof else b""
         if decoder.eof:
             decoder = None

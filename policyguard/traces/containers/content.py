@@ -7,7 +7,12 @@ import stat
 from pathlib import Path
 from typing import BinaryIO, Literal, Protocol
 
-from policyguard.traces.containers.compression import decompress_gzip, decompress_zstd, open_stream
+from policyguard.traces.containers.compression import (
+    decompress_gzip,
+    decompress_xz,
+    decompress_zstd,
+    open_stream,
+)
 from policyguard.traces.containers.expansion_limit import BUFFER_BYTES, ExpansionLimit, StreamMeter
 from policyguard.traces.item import UnreadableError
 
@@ -56,10 +61,10 @@ class PlainFile:
     open = open_preview
 
 
-Compression = Literal["gzip", "zstd"]
+Compression = Literal["gzip", "zstd", "xz"]
 
-_DECOMPRESSORS = {"gzip": decompress_gzip, "zstd": decompress_zstd}
-_SUFFIXES = {"gzip": (".gz",), "zstd": (".zst", ".zstd")}
+_DECOMPRESSORS = {"gzip": decompress_gzip, "zstd": decompress_zstd, "xz": decompress_xz}
+_SUFFIXES = {"gzip": (".gz",), "zstd": (".zst", ".zstd"), "xz": (".xz",)}
 
 
 class CompressedFile:

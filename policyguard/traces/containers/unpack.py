@@ -16,7 +16,9 @@ from policyguard.traces.item import UnreadableError, cannot_read
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGICS = (b"\x28\xb5\x2f\xfd", b"\x50\x2a\x4d\x18")
 """A frame, and a skippable frame, with which some writers begin."""
+_XZ_MAGIC = b"\xfd7zXZ\0"
 _ZIP_MAGICS = (b"PK\x03\x04", b"PK\x05\x06")
+_MAGICS = (_GZIP_MAGIC, *_ZSTD_MAGICS, _XZ_MAGIC, *_ZIP_MAGICS)
 
 
 class UnreadableContent(msgspec.Struct, frozen=True):
@@ -62,7 +64,7 @@ class _Unpacker:
     def _unpack_opened(self, content: Content, depth: int) -> Iterator[UnpackedContent]:
         with content.open_preview() as file:
             head = file.read(BLOCK_BYTES)
-        if not head.startswith((_GZIP_MAGIC, *_ZSTD_MAGICS, *_ZIP_MAGICS)) and not is_tar(head):
+        if not head.startswith(_MAGICS) and not is_tar(head):
             yield content
         elif depth == MAX_NESTING:
             raise UnreadableError(f"more than {MAX_NESTING} layers of compression")
@@ -70,6 +72,8 @@ class _Unpacker:
             yield from self.unpack(CompressedFile(content, "gzip", self._limit), depth + 1)
         elif head.startswith(_ZSTD_MAGICS):
             yield from self.unpack(CompressedFile(content, "zstd", self._limit), depth + 1)
+        elif head.startswith(_XZ_MAGIC):
+            yield from self.unpack(CompressedFile(content, "xz", self._limit), depth + 1)
         elif head.startswith(_ZIP_MAGICS):
             yield from self._unpack_zip(content, depth)
         else:

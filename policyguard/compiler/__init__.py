@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policyguard.compiler.cache import load_cached_policy, locate_entry, store_policy
+from policyguard.compiler.cache import is_safe, load_cached_policy, locate_entry, store_policy
 from policyguard.compiler.compiled_policy import CompiledPolicy
 
 if TYPE_CHECKING:
@@ -25,16 +25,18 @@ def compile_policy(
     policy: str | Path | Iterable[str | Path],
     *,
     environ: Mapping[str, str] | None = None,
-    cache: bool = True,
+    cache: bool | None = None,
 ) -> CompiledPolicy:
     """Compile a policy: a pack's name, a file, or several (the last wins).
 
-    `environ` provides the variables of `params`; by default the process's environment. Without
-    `cache`, the user's cache folder is neither read nor written. Raises `PolicyError` with all
-    diagnostics if any is an error.
+    `environ` provides the variables of `params`; by default the process's environment. `cache`
+    says whether to use the user's cache of compiled policies, by default if that `is_safe`. Raises
+    `PolicyError` with all diagnostics if any is an error.
     """
     names = _normalize_names(policy)
     variables = os.environ if environ is None else environ
+    if cache is None:
+        cache = is_safe(names)
     location = locate_entry("policy", names) if cache else None
     cached = load_cached_policy(location, names, variables) if location is not None else None
     if cached is not None:

@@ -97,6 +97,19 @@ def locate_entry(kind: str, names: Sequence[str | Path], *packages: str) -> Cach
     return CacheLocation(FileCache(folder), hashlib.sha256(msgspec.msgpack.encode(key)).hexdigest())
 
 
+def is_safe(names: Sequence[str | Path]) -> bool:
+    """Whether a forged entry could change nothing that this user cannot change anyway.
+
+    That is so if the user may write our code, or the policy that overrides the others.
+    """
+    policy = names[-1]
+    paths = [Path(__file__).parents[1]]
+    if not (isinstance(policy, str) and PACK_NAME.fullmatch(policy)):
+        paths.append(Path(policy))
+    effective = os.access in os.supports_effective_ids
+    return any(os.access(path, os.W_OK, effective_ids=effective) for path in paths)
+
+
 def load_cached_policy(
     location: CacheLocation, names: Sequence[str | Path], environ: Mapping[str, str]
 ) -> CompiledPolicy | None:

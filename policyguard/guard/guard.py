@@ -138,15 +138,16 @@ class Guard:
         """Check and compile a policy: a pack's name (`core`), a file, or several (the last wins).
 
         `store`: where state lasts, a SQLite file (with journals in a folder beside it) or a store;
-        with None nothing is written. `journal`: the folder of the journals of a store that is no
+        with None no state is written. `journal`: the folder of the journals of a store that is no
         file, which has none without. `clock` returns nanoseconds since 1970 (UTC). `listener`: see
         `on`. `approver` is called with the session and the decision when `check` decides *ask*: it
         may call `session.approve` at once, or arrange that someone does later. Its return value is
         ignored; its error is logged and put into the decision's `errors`, and the call stays
         refused. Without an approver, a rule's `approval.otherwise` applies. `journal_key`: the path
         of a file with a key (16 bytes or more) for the journals' hashes, as for
-        `policyguard journal verify --key`. `cache` keeps the compiled policy in the user's cache
-        folder, by default if there is a store.
+        `policyguard journal verify --key`. `cache`: whether to keep the compiled policy in a
+        folder of the user, by default where a forged copy could change nothing that the user cannot
+        change anyway: who may write the policy, or policyguard.
 
         Raises `PolicyError` with all diagnostics of a wrong policy, `StoreError` or `JournalError`
         if the store, the journals or the key cannot be used, `TypeError` for a wrong value, and
@@ -154,7 +155,7 @@ class Guard:
         """
         if isinstance(store, (str, Path)):
             resolve_store_path(store)  # before the cache is written
-        compiled = compile_policy(policy, cache=store is not None if cache is None else cache)
+        compiled = compile_policy(policy, cache=cache)
         opened = open_store(store, compiled.policy) if isinstance(store, (str, Path)) else store
         guard = cls(
             compiled,

@@ -1,4 +1,4 @@
-"""A cache of reproducible files in the user's cache folder: private, bounded, and never an error.
+"""A cache of reproducible files in a folder of the user: private, bounded, and never an error.
 
 Any trouble with the folder or a file in it (full, read-only, another user's, a link, damaged) is a
 cache miss. The folder is always safe to delete.
@@ -16,7 +16,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from policyguard.store.errors import StoreError
-from policyguard.store.paths import FILE_MODE, WRITABLE_BY_OTHERS, ensure_private_folder
+from policyguard.store.paths import (
+    FILE_MODE,
+    WRITABLE_BY_OTHERS,
+    ensure_private_folder,
+    state_folder,
+)
 
 CACHE_VARIABLE = "POLICYGUARD_CACHE"
 
@@ -31,16 +36,16 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 def cache_folder() -> Path | None:
-    """Return `$POLICYGUARD_CACHE`, by default `policyguard` in `$XDG_CACHE_HOME` or `~/.cache`.
+    """Return `$POLICYGUARD_CACHE`, by default `cache` beside the user's own store.
 
-    Return None, no cache, if the variable is `off` or anything else but an absolute path.
+    Not the user's cache folder, which sandboxes let agents write. Return None, no cache, if the
+    variable is `off` or anything else but an absolute path.
     """
     setting = os.environ.get(CACHE_VARIABLE, "")
     if setting:
         return Path(setting) if os.path.isabs(setting) else None  # noqa: PTH117 - a string so far
-    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
     try:
-        return (home if home.is_absolute() else Path.home() / ".cache") / "policyguard"
+        return state_folder() / "cache"
     except RuntimeError:  # the user has no home folder
         return None
 

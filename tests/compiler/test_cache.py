@@ -420,17 +420,43 @@ def test_cache_can_be_disabled(
 ) -> None:
     compile_policy(small, environ={}, cache=False)
     Guard.load(small, cache=False)
-    Guard.load(small)  # without a store nothing is written anywhere, unless it is asked for
     assert not folder.exists()
     monkeypatch.setenv("POLICYGUARD_CACHE", "off")
     compile_policy(small, environ={})
     Guard.load(small, cache=True)
     assert not folder.exists()
-    assert compiled.times == 5
+    assert compiled.times == 4
     monkeypatch.setenv("POLICYGUARD_CACHE", str(folder))
+    Guard.load(small)
     Guard.load(small, cache=True)
     Guard.load(small, store=small.with_name("state.db"))
-    assert compiled.times == 6
+    assert compiled.times == 5
+
+
+@pytest.mark.parametrize(
+    ("writable", "names", "caches"),
+    [
+        ("policyguard", ["core"], True),
+        ("", ["core"], False),
+        ("small", ["small"], True),
+        ("small", ["core", "small"], True),
+        ("small", ["small", "core"], False),  # the last overrides the others
+        ("", ["small"], False),
+    ],
+)
+def test_by_default_a_forged_entry_gains_nothing(
+    small: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    writable: str,
+    names: list[str],
+    caches: bool,
+) -> None:
+    """Modes do not bind root, so the answer of the system is replaced."""
+    answers = {Path(cache.__file__).parents[1]: "policyguard", small: "small"}
+    monkeypatch.setattr(os, "access", lambda path, mode, **_: answers[Path(path)] == writable)
+    Guard.load([small if name == "small" else name for name in names])
+    assert folder.exists() is caches
 
 
 def test_policy_with_errors_is_not_cached(small: Path, folder: Path) -> None:

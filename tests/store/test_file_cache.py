@@ -227,14 +227,14 @@ assert found
 def test_the_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("POLICYGUARD_CACHE", raising=False)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert cache_folder() == tmp_path / ".cache" / "policyguard"
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # ignored, as the specification demands
-    assert cache_folder() == tmp_path / ".cache" / "policyguard"
-    monkeypatch.setenv("XDG_CACHE_HOME", "/var/cache/me")
-    assert cache_folder() == Path("/var/cache/me/policyguard")
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    assert cache_folder() == tmp_path / ".local" / "state" / "policyguard" / "cache"
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")  # ignored, as the specification demands
+    assert cache_folder() == tmp_path / ".local" / "state" / "policyguard" / "cache"
+    monkeypatch.setenv("XDG_STATE_HOME", "/var/state/me")
+    assert cache_folder() == Path("/var/state/me/policyguard/cache")
     monkeypatch.setenv("POLICYGUARD_CACHE", "")
-    assert cache_folder() == Path("/var/cache/me/policyguard")
+    assert cache_folder() == Path("/var/state/me/policyguard/cache")
     monkeypatch.setenv("POLICYGUARD_CACHE", "/elsewhere")
     assert cache_folder() == Path("/elsewhere")
     for off in ("off", "0", "no", "./here"):

@@ -11,6 +11,8 @@ from importlib import import_module
 
 import msgspec
 
+from policyguard.engines.operating_system import O_CLOEXEC, O_NONBLOCK
+
 PACK_PREFIX = "pack:"
 """The prefix of a pack file's name."""
 PACK_NAME = re.compile(r"(?:packs/)?[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -71,7 +73,7 @@ def combine_inputs(parts: Iterable[Inputs]) -> Inputs:
 
 def _read_file(path: str, max_bytes: int) -> bytes | None:
     """Read up to `max_bytes` of a regular file; None if there is none."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe opens without a writer
+    flags = os.O_RDONLY | O_CLOEXEC | O_NONBLOCK  # a pipe opens without a writer
     try:
         with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - a handle
             regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)

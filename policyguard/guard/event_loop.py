@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from policyguard.engines.operating_system import after_fork_in_child
 from policyguard.guard.host_log import log_failure
 
 if TYPE_CHECKING:
@@ -118,4 +118,4 @@ def _after_fork() -> None:
     _executor = None  # its threads are the parent's
 
 
-os.register_at_fork(after_in_child=_after_fork)
+after_fork_in_child(_after_fork)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 from pathlib import Path
 
@@ -10,11 +9,17 @@ import msgspec
 
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.messages import redact_patterns
+from policyguard.engines.operating_system import (
+    NO_FILE_LOCKS,
+    NO_FILE_LOCKS_REMEDY,
+    has_file_locks,
+)
 from policyguard.guard.clock import SteadyClock
 from policyguard.guard.host_log import warn
 from policyguard.guard.host_reports import HostReports
 from policyguard.guard.journal_retention import JournalRetention
 from policyguard.journal.chain import Hasher, read_key
+from policyguard.journal.errors import JournalError
 from policyguard.journal.journal import Journal
 from policyguard.journal.redaction import Redaction
 from policyguard.journal.retention import Retention
@@ -56,7 +61,10 @@ def _resolve_folder(folder: object, store: Store) -> Path | None:
             "`journal` is for stores that are no files; the journals of this one are in "
             f"`{own}`: leave `journal` out"
         )
-    return resolve_path(folder, "name a folder")
+    path = resolve_path(folder, "name a folder")
+    if not has_file_locks():
+        raise JournalError(path, NO_FILE_LOCKS, NO_FILE_LOCKS_REMEDY)
+    return path
 
 
 def _read_key(file: object) -> bytes | None:
@@ -138,5 +146,7 @@ def _max_open_files() -> int:
 
     Beyond that, a session's file is closed and opened again, which takes a tenth of a millisecond.
     """
+    import resource  # Windows has none, and no journals
+
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if limit == resource.RLIM_INFINITY else max(1, limit // 2)

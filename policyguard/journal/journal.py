@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from policyguard.engines.operating_system import after_fork_in_child
 from policyguard.journal.chain import Hasher
 from policyguard.journal.errors import JournalError
 from policyguard.journal.findings import VerifyFinding
@@ -210,4 +210,4 @@ def _after_fork() -> None:
         journal.after_fork_in_child()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+after_fork_in_child(_after_fork)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import time
 import weakref
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from policyguard.engines.operating_system import O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW
 from policyguard.journal.anchor_mac import is_unsigned, sign_anchor
 from policyguard.journal.chain import Chain, Hasher, decode_time
 from policyguard.journal.errors import JournalError
@@ -23,13 +23,16 @@ from policyguard.store.errors import StoreError
 from policyguard.store.paths import FILE_MODE
 from policyguard.store.protocol import Anchor, AnchorStore, Repaired
 
+with suppress(ImportError):  # Windows, where stores in files and journals are refused
+    import fcntl
+
 _LOCK_ATTEMPTS, _LOCK_RETRY_SECONDS = 20, 0.005
 """Retries for a lock, which `retention` holds for a moment."""
 
 _ANCHOR_INTERVAL = 1_000_000_000
 """Nanoseconds after which the next event is anchored, whatever its type."""
 
-_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | O_CLOEXEC | O_NOFOLLOW
 
 
 class JournalFile:
@@ -234,7 +237,7 @@ def _lock(descriptor: int, path: Path) -> None:
 
 def _sync_folder(folder: Path) -> None:
     """Sync the folder: a new file is on disk only once its folder is."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(folder, os.O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

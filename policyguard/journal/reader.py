@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from policyguard.engines.operating_system import O_CLOEXEC, O_NONBLOCK
 from policyguard.journal.chain import BrokenChainError, ChainPosition, Hasher, advance
 from policyguard.journal.errors import AlteredError, JournalError
 from policyguard.journal.format import LineError, decode
@@ -67,7 +68,7 @@ def read_events(
 
 def _open(path: Path) -> BinaryIO:
     """Open the file without waiting for a pipe in its place."""
-    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    file = os.fdopen(os.open(path, os.O_RDONLY | O_NONBLOCK | O_CLOEXEC), "rb")
     try:
         require_regular(file.fileno(), path)
     except BaseException:

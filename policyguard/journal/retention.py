@@ -7,13 +7,14 @@ the whole file has been verified. What does not verify is kept and reported.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from policyguard.engines.operating_system import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK
 from policyguard.journal.chain import (
     BrokenChainError,
     ChainPosition,
@@ -33,6 +34,9 @@ from policyguard.journal.recovery import (
 )
 from policyguard.store.errors import SessionBusyError
 from policyguard.store.protocol import Anchor, AnchorStore, LoadTimes, Pruned, SessionLock
+
+with suppress(ImportError):  # Windows, where stores in files and journals are refused
+    import fcntl
 
 _TAIL_BYTES = 65_536
 """The bytes at the end of a file without an anchor, among which its last line is looked for."""
@@ -160,7 +164,7 @@ def _find_candidates(
 def _read_last_time(path: Path) -> int | None:
     """Return the time of the last line that has one, at the end of a file; None without one."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
     except OSError:
         return None
     try:
@@ -193,7 +197,7 @@ def _find_due(
     This may take long, so it locks nothing.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -224,7 +228,7 @@ def _delete(
     path, end = due.path, due.end
     try:
         with lock_session(due.session):
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            descriptor = os.open(path, os.O_RDWR | O_CLOEXEC | O_NOFOLLOW)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _version(os.fstat(descriptor)) != _version(due.status):

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from policyguard.engines.operating_system import O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK
 from policyguard.store.errors import StoreError
 from policyguard.store.paths import (
     FILE_MODE,
@@ -39,8 +40,11 @@ def cache_folder() -> Path | None:
     """Return `$POLICYGUARD_CACHE`, by default `cache` beside the user's own store.
 
     Not the user's cache folder, which sandboxes let agents write. Return None, no cache, if the
-    variable is `off` or anything else but an absolute path.
+    variable is `off` or anything else but an absolute path, and where the system cannot open files
+    relative to a folder (Windows).
     """
+    if os.open not in os.supports_dir_fd:
+        return None
     setting = os.environ.get(CACHE_VARIABLE, "")
     if setting:
         return Path(setting) if os.path.isabs(setting) else None  # noqa: PTH117 - a string so far
@@ -81,7 +85,7 @@ class FileCache:
     @contextmanager
     def _open_folder(self) -> Iterator[int]:
         """Open the folder, so that it cannot be swapped meanwhile."""
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC
         descriptor = os.open(self._path, flags)
         try:
             if not _is_private(os.fstat(descriptor)):
@@ -101,7 +105,7 @@ def _digest(name: str, data: bytes) -> bytes:
 
 
 def _read(name: str, folder: int) -> bytes:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    flags = os.O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC
     with open(os.open(name, flags, dir_fd=folder), "rb") as file:  # noqa: PTH123 - a descriptor
         status = os.fstat(file.fileno())
         regular = stat.S_ISREG(status.st_mode)
@@ -114,7 +118,7 @@ def _read(name: str, folder: int) -> bytes:
 
 
 def _write(name: str, data: bytes, folder: int) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | O_NOFOLLOW | O_CLOEXEC
     temporary = f"{name}.{os.urandom(8).hex()}"
     descriptor = os.open(temporary, flags, FILE_MODE, dir_fd=folder)
     try:

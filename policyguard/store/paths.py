@@ -11,6 +11,7 @@ import re
 import stat
 from pathlib import Path
 
+from policyguard.engines.operating_system import O_CLOEXEC
 from policyguard.store.errors import StoreError
 
 FOLDER_MODE = 0o700
@@ -100,7 +101,7 @@ def ensure_private_file(file: Path) -> None:
     """
     ensure_private_folder(file.parent)
     try:
-        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_WRONLY, FILE_MODE))
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | O_CLOEXEC | os.O_WRONLY, FILE_MODE))
     except FileExistsError:
         require_regular_file(file)
     except OSError as error:

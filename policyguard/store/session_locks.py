@@ -10,21 +10,24 @@ drops them all (so each process opens it once).
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import threading
 import weakref
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
 import msgspec
 
+from policyguard.engines.operating_system import O_CLOEXEC, after_fork_in_child
 from policyguard.store.errors import SessionBusyError, StoreError
 from policyguard.store.paths import FILE_MODE, ensure_private_folder, require_regular_file
+
+with suppress(ImportError):  # Windows, where stores in files and journals are refused
+    import fcntl
 
 _MAX_OFFSET = 2**62
 """The bound of session offsets; two collide with probability 2^-62. Process locks follow."""
@@ -194,7 +197,7 @@ def _after_fork() -> None:
     _tables.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+after_fork_in_child(_after_fork)
 
 
 def _find_table(file: Path) -> _LockTable:
@@ -209,7 +212,7 @@ def _find_table(file: Path) -> _LockTable:
     ensure_private_folder(file.parent)
     require_regular_file(file)
     try:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | O_CLOEXEC, FILE_MODE)
     except OSError as error:
         raise _lock_error(file, error) from None
     status = os.fstat(descriptor)

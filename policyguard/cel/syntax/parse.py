@@ -10,7 +10,6 @@ number.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import threading
@@ -23,6 +22,7 @@ from policyguard.cel.syntax.ast import Expr, Operator, Report, TextSpan
 from policyguard.cel.syntax.literals import QuotedName, read_literals
 from policyguard.cel.syntax.macros import MACROS, RESERVED_WORDS, Macro
 from policyguard.cel.types.uint import INT_MAX, INT_MIN, UINT_MAX
+from policyguard.engines.operating_system import after_fork_in_child
 
 if TYPE_CHECKING:
     from lark import Token, Tree
@@ -79,7 +79,7 @@ def _replace_lock() -> None:
     _lock = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_replace_lock)
+after_fork_in_child(_replace_lock)
 
 
 def parse(source: str, report: Report) -> Expr | None:

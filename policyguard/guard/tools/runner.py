@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent import futures
 from functools import partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
+from policyguard.engines.operating_system import after_fork_in_child
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.evaluator import OPAQUE
 from policyguard.guard import validate
@@ -331,4 +331,4 @@ def _after_fork() -> None:
     _held.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+after_fork_in_child(_after_fork)

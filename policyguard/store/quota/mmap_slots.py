@@ -10,6 +10,7 @@ import mmap
 import os
 from pathlib import Path
 
+from policyguard.engines.operating_system import O_CLOEXEC
 from policyguard.store.errors import StoreError
 from policyguard.store.paths import ensure_private_file
 from policyguard.store.quota.lease import WORDS_PER_SLOT, SlotWords
@@ -60,7 +61,7 @@ class MmapSlots:
         return segment[index * WORDS_PER_SLOT : (index + 1) * WORDS_PER_SLOT]
 
     def _map_segment(self, start: int, *, grow: bool) -> mmap.mmap | None:
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(self._path, os.O_RDWR | O_CLOEXEC)
         try:
             size = os.fstat(descriptor).st_size
             while grow and size < start + _SEGMENT_BYTES:

@@ -9,10 +9,10 @@ charged one by one.
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Sequence
 
+from policyguard.engines.operating_system import after_fork_in_child
 from policyguard.evaluator.budgets.usage import BudgetUsage
 from policyguard.store.protocol import Quota, QuotaKey, QuotaSpec
 from policyguard.store.quota.backend import QuotaBackend
@@ -145,4 +145,4 @@ def _after_fork() -> None:
         quotas.after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+after_fork_in_child(_after_fork)

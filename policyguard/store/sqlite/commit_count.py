@@ -13,6 +13,7 @@ import os
 from functools import cache
 from pathlib import Path
 
+from policyguard.engines.operating_system import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK
 from policyguard.store.boot import read_boot_id
 from policyguard.store.errors import StoreError
 from policyguard.store.paths import FILE_MODE
@@ -24,7 +25,7 @@ _INCREASE = (
     "ON CONFLICT DO UPDATE SET value = value + 1 RETURNING value"
 )
 _COUNT_BYTES = 8
-_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
+_FLAGS = O_CLOEXEC | O_NOFOLLOW
 
 
 class CountedDatabase(Database):
@@ -67,7 +68,7 @@ class CountedDatabase(Database):
     def _read_file(self) -> int:
         """Return the count in the file; 0 if there is none of this boot."""
         try:
-            descriptor = os.open(self._file, os.O_RDONLY | os.O_NONBLOCK | _FLAGS)
+            descriptor = os.open(self._file, os.O_RDONLY | O_NONBLOCK | _FLAGS)
         except OSError:
             return 0
         try:

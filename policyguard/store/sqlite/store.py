@@ -9,8 +9,13 @@ from pathlib import Path
 
 import msgspec
 
+from policyguard.engines.operating_system import (
+    NO_FILE_LOCKS,
+    NO_FILE_LOCKS_REMEDY,
+    has_file_locks,
+)
 from policyguard.store.boot import TimeAnchor, anchor_time, read_time_id
-from policyguard.store.errors import DECODE_ERRORS, damaged_error
+from policyguard.store.errors import DECODE_ERRORS, StoreError, damaged_error
 from policyguard.store.paths import resolve_store_path
 from policyguard.store.protocol import (
     REVOKED,
@@ -41,7 +46,8 @@ class SqliteStore:
 
     `caps` bound the records; None, for reading, evicts nothing. `timeout` is how long to wait for
     other processes, in seconds. `sync` survives power loss, at about ten times the cost of a write.
-    `read_only` needs an existing file and writes nothing.
+    `read_only` needs an existing file and writes nothing. `StoreError` where the system has no
+    POSIX file locks (Windows).
     """
 
     def __init__(
@@ -54,6 +60,8 @@ class SqliteStore:
         read_only: bool = False,
     ) -> None:
         self.path = resolve_store_path(path)
+        if not has_file_locks():
+            raise StoreError(self.path, NO_FILE_LOCKS, NO_FILE_LOCKS_REMEDY)
         self._database = database = DigestedDatabase(
             self.path,
             application_id=APPLICATION_ID,

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 _COMMANDS = (
+    "budgets",
     "constraints",
     "explain",
     "init",

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NoReturn
 
 import click
 
 from policyguard.report.escape import for_terminal
+
+Command = Callable[..., None]
 
 EXIT_USAGE, EXIT_INTERRUPTED = 2, 130
 """Exit codes: for misuse or a broken policy; for Ctrl-C, as in shells."""
@@ -29,6 +33,24 @@ def policy_error(diagnostics: object) -> NoReturn:
     """Print the diagnostics of a policy, and exit."""
     click.echo(str(diagnostics), err=True)
     click.get_current_context().exit(EXIT_USAGE)
+
+
+def reports_errors(*kinds: type[Exception]) -> Callable[[Command], Command]:
+    """Decorate a command so that errors of these kinds, such as `OSError`, are usage errors."""
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def run(*args: Any, **kwargs: Any) -> None:
+            try:
+                command(*args, **kwargs)
+            except BrokenPipeError:  # the reader has read enough: click exits silently
+                raise
+            except kinds as error:
+                usage_error(error)
+
+        return run
+
+    return decorate
 
 
 def use_color(output_format: str) -> bool:

@@ -4,58 +4,29 @@ from __future__ import annotations
 
 import getpass
 import time
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 import msgspec
 
-from policyguard.cli.console import usage_error
-from policyguard.cli.options import path_option
+from policyguard.cli.console import reports_errors, usage_error
+from policyguard.cli.options import store_option
 from policyguard.journal.folder import file_name
 from policyguard.report.constraints import render_constraint, render_constraints, render_observation
 from policyguard.report.escape import for_json, for_terminal, json_document
 from policyguard.store import constraint_records
+from policyguard.store.constraint_records import ConstraintImportError
 from policyguard.store.errors import StoreError
-from policyguard.store.paths import default_store_path, journal_folder
+from policyguard.store.paths import journal_folder
 from policyguard.store.sqlite.store import SqliteStore
 from policyguard.traces.reader import find_call
 
 
-def _set_store(context: click.Context, _: click.Parameter, store: Path | None) -> None:
-    context.obj = store or context.obj or default_store_path()
-
-
-_store_option = path_option(
-    "--store",
-    callback=_set_store,
-    expose_value=False,
-    help_="The store's file.  [default: the user's own]",
-)
-"""An option of the group and of each command: it may come before the command or after it."""
-
-
 @click.group()
-@_store_option
+@store_option
 def constraints() -> None:
     """List, explain, revoke and copy learned constraints."""
-
-
-def _report_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """Report the errors of a command as messages."""
-
-    @wraps(command)
-    def run(*args: Any, **kwargs: Any) -> None:
-        try:
-            command(*args, **kwargs)
-        except BrokenPipeError:  # the reader has read enough: click exits silently
-            raise
-        except (StoreError, constraint_records.ConstraintImportError, OSError) as error:
-            usage_error(error)
-
-    return run
 
 
 def _open_store(path: Path, *, write: bool = False) -> SqliteStore:
@@ -70,9 +41,9 @@ _format_option = click.option(
 @constraints.command("list")
 @click.option("--revoked", is_flag=True, help="List revoked ones, too.")
 @_format_option
-@_store_option
+@store_option
 @click.pass_obj
-@_report_errors
+@reports_errors(StoreError, ConstraintImportError, OSError)
 def list_command(store: Path, output_format: str, *, revoked: bool) -> None:
     """List the constraints."""
     stored = list(constraint_records.list_constraints(_open_store(store), include_revoked=revoked))
@@ -85,9 +56,9 @@ def list_command(store: Path, output_format: str, *, revoked: bool) -> None:
 @constraints.command("show")
 @click.argument("id_", metavar="ID")
 @_format_option
-@_store_option
+@store_option
 @click.pass_obj
-@_report_errors
+@reports_errors(StoreError, ConstraintImportError, OSError)
 def show_command(store: Path, id_: str, output_format: str) -> None:
     """Show what a constraint bans, where, and how it was learned."""
     stored = _get_constraint(_open_store(store), id_)
@@ -99,9 +70,9 @@ def show_command(store: Path, id_: str, output_format: str) -> None:
 
 @constraints.command("explain")
 @click.argument("id_", metavar="ID")
-@_store_option
+@store_option
 @click.pass_obj
-@_report_errors
+@reports_errors(StoreError, ConstraintImportError, OSError)
 def explain_command(store: Path, id_: str) -> None:
     """Show the calls that a constraint was learned from.
 
@@ -119,9 +90,9 @@ def explain_command(store: Path, id_: str) -> None:
 @constraints.command("revoke")
 @click.argument("id_", metavar="ID")
 @click.option("--by", default=None, help="The person who revokes it.  [default: the current user]")
-@_store_option
+@store_option
 @click.pass_obj
-@_report_errors
+@reports_errors(StoreError, ConstraintImportError, OSError)
 def revoke_command(store: Path, id_: str, by: str | None) -> None:
     """Revoke a constraint, for every process. It is not learned again."""
     _get_constraint(_open_store(store), id_)  # do not create a store
@@ -132,9 +103,9 @@ def revoke_command(store: Path, id_: str, by: str | None) -> None:
 
 
 @constraints.command("export")
-@_store_option
+@store_option
 @click.pass_obj
-@_report_errors
+@reports_errors(StoreError, ConstraintImportError, OSError)
 def export_command(store: Path) -> None:
     """Print the active constraints, one JSON object per line."""
     for line in constraint_records.export_constraints(_open_store(store)):
@@ -143,9 +114,9 @@ def export_command(store: Path) -> None:
 
 @constraints.command("import")
 @click.argument("file", type=click.File("rb"))
-@_store_option
+@store_option
 @click.pass_obj
-@_report_errors
+@reports_errors(StoreError, ConstraintImportError, OSError)
 def import_command(store: Path, file: Any) -> None:
     """Import exported constraints. What was revoked here stays revoked."""
     taken, refused = constraint_records.import_constraints(

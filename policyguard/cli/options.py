@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from policyguard.store.paths import default_store_path
+
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 DEFAULT_POLICY = "policyguard.yaml"
@@ -35,3 +37,16 @@ labels_option = path_option(
     "--labels",
     help_='Which runs succeeded: JSONL of {"session": …, "success": true}; "file" is optional.',
 )
+
+
+def _set_store(context: click.Context, _: click.Parameter, store: Path | None) -> None:
+    context.obj = store or context.obj or default_store_path()
+
+
+store_option = path_option(
+    "--store",
+    callback=_set_store,
+    expose_value=False,
+    help_="The store's file.  [default: the user's own]",
+)
+"""An option of a group and of each of its commands: it may come before the command or after it."""

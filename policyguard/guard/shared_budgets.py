@@ -23,6 +23,7 @@ from policyguard.evaluator.evaluator_state import EvaluatorState
 from policyguard.evaluator.plan import BoundPlan, Plan
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard.learning.constraint_sync import POLL_INTERVAL
+from policyguard.guard.quota_names import QuotaName, quota_spec
 from policyguard.model.amounts import SCALE, to_units
 from policyguard.model.decision import Violation
 from policyguard.model.event import Charge, Granted, Spent
@@ -380,21 +381,6 @@ def make_repeatable(
 
 
 def _describe_budget(policy: str, budget: CompiledBudget) -> _SharedBudget:
-    """Name a budget's quotas after its policy, kind, scope and window.
-
-    Another policy may have a budget of the same name, and a changed one starts anew.
-    """
-    window = " in a window" if budget.within is not None else ""
-    counts_slots = budget.kind == "concurrent"
-    return _SharedBudget(
-        budget,
-        f"{policy}/{budget.id}: {budget.kind} per {budget.scope}{window}",
-        QuotaSpec(
-            limit=budget.max,
-            within=budget.within,
-            reserves=counts_slots or budget.post_paid,
-            counts_slots=counts_slots,
-            max_charges=budget.max_charges,
-            max_keys=budget.max_keys,
-        ),
-    )
+    """Return a budget with the name and the spec of its quotas."""
+    name = QuotaName(policy, budget.id, budget.kind, budget.scope, budget.within is not None)
+    return _SharedBudget(budget, str(name), quota_spec(budget))

@@ -85,7 +85,22 @@ class Repaired(
     is_keyed: bool
 
 
-JournalNote = Pruned | Repaired
+class BudgetReset(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="note", tag="reset"
+):
+    """A note that `by` set the usage of a shared budget to zero at `at`, when `used` was used.
+
+    `used` is in the units of `QuotaSpec`. For a budget with keys, `key` names one.
+    """
+
+    budget: str
+    key: str
+    used: int
+    by: str
+    at: int
+
+
+JournalNote = Pruned | Repaired | BudgetReset
 
 
 class LoadTimes(msgspec.Struct, frozen=True):
@@ -287,6 +302,15 @@ class QuotaStore(Protocol):
 
     def grant(self, key: QuotaKey, amount: int) -> None:
         """Raise a quota's limit; every limit in the scope if the key is the scope's."""
+
+    def keys(self) -> Sequence[QuotaKey]:
+        """Return the quotas with usage or grants, by budget and key."""
+
+    def reset(self, key: QuotaKey, spec: QuotaSpec) -> BudgetUsage:
+        """Forget a quota's usage and grants, in every process, and return what they were.
+
+        What is reserved stays so, and is counted when it is used.
+        """
 
     def close(self, quotas: Sequence[Quota]) -> None:
         """Return the leases of these quotas, which may be used again."""

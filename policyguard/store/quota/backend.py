@@ -31,6 +31,12 @@ class QuotaBackend(Protocol):
     def put_usage(self, key: QuotaKey, usage: BudgetUsage, until: int | None) -> None:
         """Set a quota's usage; from `until` on nothing in it counts."""
 
+    def delete_usage(self, key: QuotaKey) -> None:
+        """Delete a quota that has no leases."""
+
+    def keys(self) -> list[tuple[str, str]]:
+        """Return budget and key of each quota, in this order."""
+
     def count_keys(self, budget: str) -> int:
         """Return a budget's number of quotas."""
 

@@ -40,6 +40,12 @@ class MemoryQuotaBackend:
     def put_usage(self, key: QuotaKey, usage: BudgetUsage, until: int | None) -> None:
         self._usages.put(key, (usage.copy(), until))
 
+    def delete_usage(self, key: QuotaKey) -> None:
+        self._usages.delete(key)
+
+    def keys(self) -> list[tuple[str, str]]:
+        return sorted((key.budget, key.key) for key in self._usages.rows)
+
     def count_keys(self, budget: str) -> int:
         return sum(1 for key in self._usages.rows if key.budget == budget)
 

@@ -21,10 +21,11 @@ _SEGMENT_BYTES = _SLOTS_PER_SEGMENT * WORDS_PER_SLOT * 8
 
 
 class MmapSlots:
-    """The slots of one file, created with the first slot."""
+    """The slots of one file, created with the first slot; `read_only` ones cannot be written."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self._path = path
+        self._read_only = read_only
         self._segments: dict[int, SlotWords] = {}
 
     def find(self, slot: int) -> SlotWords | None:
@@ -61,14 +62,16 @@ class MmapSlots:
         return segment[index * WORDS_PER_SLOT : (index + 1) * WORDS_PER_SLOT]
 
     def _map_segment(self, start: int, *, grow: bool) -> mmap.mmap | None:
-        descriptor = os.open(self._path, os.O_RDWR | O_CLOEXEC)
+        mode = os.O_RDONLY if self._read_only else os.O_RDWR
+        descriptor = os.open(self._path, mode | O_CLOEXEC)
         try:
             size = os.fstat(descriptor).st_size
             while grow and size < start + _SEGMENT_BYTES:
                 size += os.pwrite(descriptor, bytes(start + _SEGMENT_BYTES - size), size)
             if size < start + _SEGMENT_BYTES:
                 return None
-            return mmap.mmap(descriptor, _SEGMENT_BYTES, offset=start)
+            access = mmap.ACCESS_READ if self._read_only else mmap.ACCESS_WRITE
+            return mmap.mmap(descriptor, _SEGMENT_BYTES, access=access, offset=start)
         finally:
             os.close(descriptor)
 

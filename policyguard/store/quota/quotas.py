@@ -87,6 +87,14 @@ class SharedQuotas:
             usage.granted += amount
             self._backend.put_usage(key, usage, None)
 
+    def keys(self) -> list[QuotaKey]:
+        keys = self._backend.keys()
+        return [QuotaKey(budget, key, key.partition("\x1f")[0]) for budget, key in keys]
+
+    def reset(self, key: QuotaKey, spec: QuotaSpec) -> BudgetUsage:
+        with self._backend.transaction():
+            return QuotaTransaction(self._backend, self.open(key, spec), None, set()).reset()
+
     def close(self, quotas: Sequence[Quota] | None = None) -> None:
         """Return the leases of these quotas; by default of all."""
         closing = [

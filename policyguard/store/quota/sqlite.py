@@ -42,10 +42,13 @@ class SqliteQuotaBackend:
 
     visibility_delay = 0.001  # a word reaches the other processors within about a microsecond
 
-    def __init__(self, database: Database, locks: LockFile, *, is_durable: bool) -> None:
+    def __init__(
+        self, database: Database, locks: LockFile, *, is_durable: bool, read_only: bool = False
+    ) -> None:
         self._database = database
         self._locks = locks
-        self._slots = MmapSlots(database.path.with_name(f"{database.path.name}.purses"))
+        words = database.path.with_name(f"{database.path.name}.purses")
+        self._slots = MmapSlots(words, read_only=read_only)
         self._holder: tuple[int, FileLock] | None = None
         self.is_durable = is_durable
         self.boot_id = read_boot_id()
@@ -78,6 +81,15 @@ class SqliteQuotaBackend:
             "digest = excluded.digest",
             (*row, hash_row(*row)),
         )
+
+    def delete_usage(self, key: QuotaKey) -> None:
+        self._database.execute(
+            "DELETE FROM purses WHERE budget = ? AND key = ?", (key.budget, key.key)
+        )
+
+    def keys(self) -> list[tuple[str, str]]:
+        rows = self._database.execute("SELECT budget, key FROM purses ORDER BY budget, key")
+        return [(budget, key) for budget, key in rows]
 
     def count_keys(self, budget: str) -> int:
         return self._database.query_int("SELECT count(*) FROM purses WHERE budget = ?", (budget,))

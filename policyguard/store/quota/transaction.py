@@ -121,6 +121,33 @@ class QuotaTransaction:
         if self._spec.within is not None:
             self._fence_others(reclaim_unused=False)
 
+    def reset(self) -> BudgetUsage:
+        """Forget usage and grants, and return what they were. Reservations stay.
+
+        What living holders have used is settled first; then they must ask the store.
+        """
+        self._reclaim_dead()
+        leases = [(lease, self._words_of(lease)) for lease in self._leases.values()]
+        for lease, words in leases:
+            if words is not None:
+                words[ID] = -lease.id
+        if leases:
+            time.sleep(self._backend.visibility_delay)
+        for lease, words in leases:
+            if words is None:  # lost: it may have used all
+                self.add_usage(max(0, lease.ceiling - lease.settled_amount))
+                lease.settled_amount = lease.ceiling
+            else:
+                lease.settle(words, self.usage, self._spec, None)
+                lease.ceiling = min(lease.ceiling, lease.committed_amount(words, self._spec))
+            self._backend.put_lease(self._key, lease)
+        before, self.usage = self.usage, BudgetUsage()
+        if leases:
+            self._backend.put_usage(self._key, self.usage, None)
+        else:
+            self._backend.delete_usage(self._key)
+        return before
+
     def ensure_lease(self) -> tuple[QuotaLease, SlotWords]:
         """Return the holder's lease and its words, taking a lease if needed."""
         if self._own_lease is None:

@@ -22,17 +22,16 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from policyguard.model.text import escape_surrogates
 from policyguard.store import fork_safety
 from policyguard.store.errors import DECODE_ERRORS, RESTORE_HINT, StoreError, damaged_error
-from policyguard.store.paths import ensure_private_file, is_writable, require_regular_file
-from policyguard.store.sqlite.log_files import LOST_LOG, LogFiles
+from policyguard.store.paths import ensure_private_file, require_regular_file
+from policyguard.store.sqlite.log_files import LOST_LOG, READ_ONLY, LogFiles, require_writable
 
-Connection = sqlite3.Connection
 SqlValue = str | int | bytes | None
 Migration = tuple[str, ...]
 """The statements from one version of a schema to the next."""
@@ -49,17 +48,23 @@ _MAX_WAL_BYTES = 4 * 1024 * 1024
 _FAILURES = (sqlite3.Error, UnicodeError, OverflowError)
 _NO_ACCESS = ("cannot be opened", "check that you can read and write it and its folder")
 _DAMAGED = ("is damaged, or not a database", RESTORE_HINT)
-_READ_ONLY = ("is read-only", "make it and its folder writable, or use another")
 _REASONS: dict[int, tuple[str, str]] = {
     sqlite3.SQLITE_FULL: ("the disk is full", "make room"),
-    sqlite3.SQLITE_CORRUPT: _DAMAGED,
-    sqlite3.SQLITE_NOTADB: _DAMAGED,
-    sqlite3.SQLITE_CANTOPEN: _NO_ACCESS,
-    sqlite3.SQLITE_PERM: _NO_ACCESS,
-    sqlite3.SQLITE_AUTH: _NO_ACCESS,
-    sqlite3.SQLITE_READONLY: _READ_ONLY,
+    **dict.fromkeys((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB), _DAMAGED),
+    **dict.fromkeys(
+        (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH), _NO_ACCESS
+    ),
+    sqlite3.SQLITE_READONLY: READ_ONLY,
     sqlite3.SQLITE_IOERR: ("the disk fails", "check that disk for room, quotas and errors"),
 }
+
+
+class Connection(sqlite3.Connection):
+    """A connection that closes when it is collected; SQLite's own would warn (Python 3.13)."""
+
+    def __del__(self) -> None:
+        with suppress(sqlite3.Error):  # it was never opened
+            self.close()
 
 
 class Database:
@@ -90,7 +95,7 @@ class Database:
         self._is_locked = False
         self._sync = sync
         self._read_only = read_only
-        self._connection: sqlite3.Connection | None = None
+        self._connection: Connection | None = None
         self._file_stat: os.stat_result | None = None
         self._log_files: LogFiles | None = None
         self._in_transaction = False
@@ -188,7 +193,7 @@ class Database:
             with self._translated_errors():
                 connection.rollback()
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self) -> Connection:
         if self._forked_inside:
             raise self._fork_error()
         connection = self._connection
@@ -203,14 +208,14 @@ class Database:
             self._roll_back()  # both the transaction and its rollback were interrupted
         return connection
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self) -> Connection:
         if self._file_stat is not None:
             self._check_file()
         elif self._read_only:
             require_regular_file(self.path)
         else:
             ensure_private_file(self.path)
-            self._check_writable()
+            require_writable(self.path)
         try:
             connection = self._open_prepared(self.path)
         except sqlite3.OperationalError as error:
@@ -229,7 +234,7 @@ class Database:
         self._connection = connection
         return connection
 
-    def _open_prepared(self, path: Path) -> sqlite3.Connection:
+    def _open_prepared(self, path: Path) -> Connection:
         connection = self._new_connection(path)
         try:
             self._prepare(connection)
@@ -237,13 +242,6 @@ class Database:
             connection.close()
             raise
         return connection
-
-    def _check_writable(self) -> None:
-        """Check SQLite's files before it makes one of them as read-only as the others."""
-        for suffix in ("", "-wal", "-shm"):
-            file = self.path.with_name(self.path.name + suffix)
-            if not is_writable(file) and file.exists():
-                raise StoreError(file, *_READ_ONLY)
 
     def _exists(self) -> bool:
         try:
@@ -268,17 +266,17 @@ class Database:
             "put it back with the files beside it, or restart the program",
         )
 
-    def _new_connection(self, path: Path) -> sqlite3.Connection:
-        mode = "ro" if self._read_only else "rw"
+    def _new_connection(self, path: Path) -> Connection:
         return sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode={mode}",
+            f"{path.absolute().as_uri()}?mode={'ro' if self._read_only else 'rw'}",
             uri=True,
             timeout=self._wait,
             isolation_level=None,
             check_same_thread=False,
+            factory=Connection,
         )
 
-    def _prepare(self, connection: sqlite3.Connection) -> None:
+    def _prepare(self, connection: Connection) -> None:
         if not self._read_only:
             self._enable_wal(connection)
             connection.execute(f"PRAGMA synchronous = {'FULL' if self._sync else 'NORMAL'}")
@@ -307,7 +305,7 @@ class Database:
             connection.rollback()
             raise
 
-    def _enable_wal(self, connection: sqlite3.Connection) -> None:
+    def _enable_wal(self, connection: Connection) -> None:
         until = time.monotonic() + self._wait
         while True:
             try:
@@ -319,7 +317,7 @@ class Database:
             else:
                 return
 
-    def _read_version(self, connection: sqlite3.Connection) -> int:
+    def _read_version(self, connection: Connection) -> int:
         """Return the version of the schema. Raises `StoreError` if we cannot use it."""
         ((application_id,),) = connection.execute("PRAGMA application_id").fetchall()
         ((version,),) = connection.execute("PRAGMA user_version").fetchall()
@@ -344,7 +342,7 @@ class Database:
             raise self._translate(error) from None
 
     def _translate(self, error: Exception) -> StoreError:
-        code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
+        code = _primary_code(error)
         if isinstance(error, UnicodeDecodeError):  # in SQLite's message about a damaged schema
             code = sqlite3.SQLITE_CORRUPT
         if _is_busy(error):
@@ -385,16 +383,18 @@ class Database:
             _inherited_connections.append(self._connection)
 
 
+def _primary_code(error: Exception) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
+
+
 def _needs_files(error: sqlite3.OperationalError) -> bool:
     """Whether SQLite lacks files beside the database that it cannot make."""
-    code = error.sqlite_errorcode & _PRIMARY_CODE
-    return code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+    return _primary_code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
 
 def _is_busy(error: Exception) -> bool:
     """Whether another process locks the database."""
-    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
-    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-_inherited_connections: list[sqlite3.Connection | None] = []
+_inherited_connections: list[Connection | None] = []

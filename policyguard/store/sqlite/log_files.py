@@ -12,11 +12,26 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from policyguard.store.errors import StoreError
+from policyguard.store.paths import is_writable
+
 LOST_LOG = (
     "its log (`-wal`) was replaced while it was in use: the last writes are lost",
     "see what the journals have: `policyguard journal verify`",
 )
-"""The reason and remedy of a `StoreError`."""
+READ_ONLY = ("is read-only", "make it and its folder writable, or use another")
+"""Reasons and remedies of a `StoreError`."""
+
+
+def require_writable(path: Path) -> None:
+    """Raise `StoreError` unless a database and its files may be written, as far as they exist.
+
+    SQLite would make those that are missing as read-only as the others.
+    """
+    for suffix in ("", "-wal", "-shm"):
+        file = path.with_name(path.name + suffix)
+        if not is_writable(file) and file.exists():
+            raise StoreError(file, *READ_ONLY)
 
 
 class LogFiles:

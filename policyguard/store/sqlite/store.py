@@ -75,7 +75,9 @@ class SqliteStore:
         self.anchors = SqliteAnchors(database, caps.anchors if caps else None)
         self.constraints = SqliteConstraints(database, caps.constraints if caps else None)
         self.evidence = SqliteEvidence(database, caps.evidence if caps else None)
-        self.quotas = SharedQuotas(SqliteQuotaBackend(database, locks, is_durable=sync))
+        self.quotas = SharedQuotas(
+            SqliteQuotaBackend(database, locks, is_durable=sync, read_only=read_only)
+        )
 
     @property
     def fingerprint_key(self) -> bytes:

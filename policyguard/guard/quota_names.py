@@ -1,0 +1,50 @@
+"""The names that a policy's shared budgets have in a store, and what a store must know of them."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from policyguard.evaluator.budgets.budget import CompiledBudget
+from policyguard.store.protocol import QuotaSpec
+
+_NAME = re.compile(r"(.*?)/(budgets/.+): (\w+) per (\w+)( in a window)?", re.DOTALL)
+
+
+class QuotaName(NamedTuple):
+    """A budget's quotas are named after its policy, kind, scope and window.
+
+    Another policy may have a budget of the same name, and a changed one starts anew.
+    """
+
+    policy: str
+    budget: str
+    kind: str
+    scope: str
+    is_windowed: bool
+
+    def __str__(self) -> str:
+        window = " in a window" if self.is_windowed else ""
+        return f"{self.policy}/{self.budget}: {self.kind} per {self.scope}{window}"
+
+
+def parse_quota_name(name: str) -> QuotaName | None:
+    """Return the parts of a name; None for one of another program."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    policy, budget, kind, scope, window = found.groups()
+    return QuotaName(policy, budget, kind, scope, window is not None)
+
+
+def quota_spec(budget: CompiledBudget) -> QuotaSpec:
+    """Return what a store must know of a budget."""
+    counts_slots = budget.kind == "concurrent"
+    return QuotaSpec(
+        limit=budget.max,
+        within=budget.within,
+        reserves=counts_slots or budget.post_paid,
+        counts_slots=counts_slots,
+        max_charges=budget.max_charges,
+        max_keys=budget.max_keys,
+    )

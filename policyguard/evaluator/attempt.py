@@ -125,7 +125,7 @@ class Attempt(msgspec.Struct, eq=False):
 
     def split_tool_name(self) -> None:
         """Split a full name. To be called once, before anything is derived."""
-        if self.tool.startswith(MCP_PREFIX):
+        if self.server or self.tool.startswith(MCP_PREFIX):
             self.tool, self.server, self.host_tool = parse_tool_name(self.tool, self.server)
 
     @property

@@ -20,11 +20,15 @@ def parse_tool_name(name: str, server: str = "", own_name: str = "") -> ToolName
     """Return a tool's name as calls, recordings and policies have it.
 
     `own_name` is the tool's name on its server, where the host knows it. Otherwise a full name is
-    split, unless it lacks server or tool. The server that the host gives is the server's name.
+    split, unless it lacks server or tool. The server that the host gives is the server's name; the
+    names that Gemini CLI makes of it (`mcp_fs_delete`, `fs__delete`) are split where it is given.
     """
     if own_name and server:
         return ToolName(own_name, server, "" if own_name == name else name)
     if not name.startswith(MCP_PREFIX):
+        for prefix in (f"mcp_{server}_", f"{server}__") if server else ():
+            if name.startswith(prefix) and len(name) > len(prefix):
+                return ToolName(name[len(prefix) :], server, name)
         return ToolName(name, server, "")
     prefix = join_tool_name("", server)
     if server and name.startswith(prefix):

@@ -55,7 +55,7 @@ def check_arguments(step: LayerStep, tree: MappingNode) -> Iterator[Finding]:
 
 
 def check_lists(context: LintContext, step: LayerStep) -> Iterator[Finding]:
-    """Report items taken from an inherited list, or added to one that exempts calls."""
+    """Report items taken from an inherited list that selects calls, or added where it exempts."""
     own, old = step.layer.get("lists"), step.inherited.get("lists")
     if not isinstance(own, MappingNode) or not isinstance(old, MappingNode):
         return
@@ -66,10 +66,15 @@ def check_lists(context: LintContext, step: LayerStep) -> Iterator[Finding]:
             continue
         items, new_items = _names(before), _names(after)
         last = context.merged.node(("lists", name))
-        verb, changed = "takes {} from", _missing(items, new_items, last)
-        if _is_exempting(context, name):
-            verb, changed = "adds {} to", _missing(new_items, items)
-        if changed:
+        exempts = set(_find_uses(context, merged, name, ()))
+        changes = []
+        if exempts != {True}:
+            changes.append(("takes {} from", _missing(items, new_items, last)))
+        if True in exempts:
+            changes.append(("adds {} to", _missing(new_items, items)))
+        for verb, changed in changes:
+            if not changed:
+                continue
             message = (
                 f"this {verb.format(_quote_all(changed))} `lists.{name}` of {before.source.file}"
             )
@@ -77,11 +82,31 @@ def check_lists(context: LintContext, step: LayerStep) -> Iterator[Finding]:
             yield Finding(find_span(step.layer, ("lists", name), key=True), message, help_text)
 
 
-def _is_exempting(context: LintContext, name: str) -> bool:
-    """Return whether a list is read, and in `unless` only."""
+def _find_uses(
+    context: LintContext, merged: MappingNode, name: str, seen: tuple[str, ...]
+) -> Iterator[bool]:
+    """Yield for each use of a list whether it exempts calls: in `unless`, or as `outside`."""
     reads = context.expressions.reads
-    paths = [path for path in context.cel_trees if reads_field(reads(*path), f"lists.{name}")]
-    return bool(paths) and all(path[-1] == "unless" for path in paths)
+    for path in context.cel_trees:
+        if reads_field(reads(*path), f"lists.{name}"):
+            yield path[-1] == "unless"
+    for path in _find_items(merged, f"${name}", ()):
+        if path[0] != "lists":
+            yield path[-1] == "outside"
+        elif path[1] not in (*seen, name):
+            yield from _find_uses(context, merged, str(path[1]), (*seen, name))
+
+
+def _find_items(node: Node, text: str, path: Path) -> Iterator[Path]:
+    """Yield the path of each list in the policy that has an item."""
+    if isinstance(node, MappingNode):
+        for key, value in node.entries:
+            yield from _find_items(value, text, (*path, key.text))
+    elif isinstance(node, SequenceNode):
+        if text in _names(node):
+            yield path
+        for index, item in enumerate(node.items):
+            yield from _find_items(item, text, (*path, index))
 
 
 def _find_asking(inherited: MappingNode) -> str | None:

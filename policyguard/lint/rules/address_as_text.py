@@ -35,13 +35,21 @@ _FIELDS = ("call.tool", "call.server", "call.agent", "call.class", "call.command
 _URL = re.compile(r"^\^?(?:https?|ftp|wss?):|://")
 _MAIL = re.compile(r"^\^?@\w|\w@\w")
 _PATH = re.compile(r"^\^?(?:/(?![/*?(])|~/|\.\.?/)[\w.\\]")
-_SQL = re.compile(r"\b(?:SELECT|INSERT|UPDATE|DELETE|DROP|ALTER|TRUNCATE|GRANT)\b")
-_KINDS = (
-    (_URL, "a URL", "use `url.host_in([…])`"),
-    (_MAIL, "a mail address", "use `address.email_domain()`"),
-    (_PATH, "a path", "use `path.inside('/root')` or `path.like('**/name')`"),
-    (_SQL, "SQL", "no function reads SQL yet; give the tool a role that may do no more"),
+_SQL_WORDS = r"(?:SELECT|INSERT|UPDATE|DELETE|DROP|ALTER|TRUNCATE|GRANT)"
+_SQL = re.compile(rf"\b{_SQL_WORDS}\b|(?i:\b(?:DROP|ALTER|TRUNCATE) +TABLE\b|\bDELETE +FROM\b)")
+_AS_URL = ("a URL", "use `url.host_in([…])`")
+_AS_MAIL = ("a mail address", "use `address.email_domain()`")
+_AS_PATH = ("a path", "use `path.inside('/root')` or `path.like('**/name')`")
+_AS_SQL = ("SQL", "no function reads SQL yet; give the tool a role that may do no more")
+_KINDS = ((_URL, _AS_URL), (_MAIL, _AS_MAIL), (_PATH, _AS_PATH), (_SQL, _AS_SQL))
+_NAMED_KINDS = (
+    (re.compile(r"(?:^|_)(?:url|uri|href)$"), re.compile(r"[.:]"), _AS_URL),
+    (re.compile(r"(?:^|_)(?:path|file|filename|dir|directory)$"), re.compile(r"[./]"), _AS_PATH),
+    (re.compile(r"(?:^|_)sql$"), re.compile(rf"\b{_SQL_WORDS}\b", re.IGNORECASE), _AS_SQL),
 )
+"""Names of arguments, and what a text that is looked for in them must have."""
+_REGEX_SYNTAX = re.compile(r"\(\?[a-zA-Z]+\)|\\[bBAzs][*+]?")
+"""What may stand between the words of a regex: each is as good as a blank."""
 
 
 def check(context: LintContext) -> Iterator[Finding]:
@@ -70,8 +78,10 @@ def _comparisons(node: Expr, *, is_exemption: bool) -> Iterator[tuple[Expr, str,
     """
     match node:
         case Call(name=name, receiver=receiver, arguments=[Constant(raw_value=str(text))]):
-            if name in TEXT_FUNCTIONS and _is_free_text(receiver):
-                yield from _explain(node, text)
+            if name in TEXT_FUNCTIONS and receiver is not None and _is_free_text(receiver):
+                if name == "matches":
+                    text = _REGEX_SYNTAX.sub(" ", text)
+                yield from _explain(node, text, _argument_name(receiver))
         case Binary(operator="==" | "in", left=left, right=right) if not is_exemption:
             items = right.items if isinstance(right, ListLiteral) else (right,)
             for item in items if _is_free_text(left) else ():
@@ -81,12 +91,23 @@ def _comparisons(node: Expr, *, is_exemption: bool) -> Iterator[tuple[Expr, str,
         yield from _comparisons(child, is_exemption=is_exemption)
 
 
-def _explain(node: Expr, text: str) -> Iterator[tuple[Expr, str, str]]:
-    for pattern, kind, hint in _KINDS:
-        if pattern.search(text):
-            yield node, kind, hint
-            return
+def _explain(node: Expr, text: str, argument: str = "") -> Iterator[tuple[Expr, str, str]]:
+    found = [kind for pattern, kind in _KINDS if pattern.search(text.strip())]
+    found += [
+        kind
+        for name, pattern, kind in _NAMED_KINDS
+        if name.search(argument) and pattern.search(text)
+    ]
+    for kind, hint in found[:1]:
+        yield node, kind, hint
 
 
-def _is_free_text(node: Expr | None) -> bool:
-    return node is not None and not value_name(node).startswith(_FIELDS)
+def _is_free_text(node: Expr) -> bool:
+    return not value_name(node).startswith(_FIELDS)
+
+
+def _argument_name(node: Expr) -> str:
+    """Return the last name of a value, such as an argument's, also in lower case."""
+    if isinstance(node, Call) and node.receiver is not None and not node.arguments:
+        node = node.receiver
+    return value_name(node).rpartition(".")[2]

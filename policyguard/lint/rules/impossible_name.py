@@ -125,6 +125,10 @@ def _check_arguments(context: LintContext) -> Iterator[Finding]:
 def _find_bare_server(name: str, *, is_server: bool) -> tuple[str, str] | None:
     """Report `mcp__fs`, which is neither a server's name nor a tool's full name."""
     server = name.removeprefix(MCP_PREFIX).removesuffix("__")
+    if is_server and is_glob(name) and name.startswith(MCP_PREFIX) and len(server) < len(name):
+        bare = server.partition("__")[0] or "*"
+        message = f"no server's name begins with `{MCP_PREFIX}`, as the full names of tools do"
+        return message, f"write `{bare}`"
     if not name.startswith(MCP_PREFIX) or "__" in server or not server or is_glob(name):
         return None
     if is_server:

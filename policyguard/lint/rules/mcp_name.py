@@ -49,6 +49,8 @@ def _explain(name: ComparedName) -> tuple[str, str] | None:
     field, text, part = name.field, name.text, name.part
     if part and field == "call.tool":
         return _explain_part(text, part)
+    if part in ("startsWith", "contains") and field == "call.server" and text == MCP_PREFIX:
+        return f"`call.server` never contains `{MCP_PREFIX}`", "write `call.server != ''`"
     tool, server, _ = parse_tool_name(text)
     if server and field == "call.tool":
         message = f"`call.tool` is never `{text}`, only `{tool}`"

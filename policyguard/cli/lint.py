@@ -56,8 +56,8 @@ def lint(
     PATHS are files and folders. The default is the paths in the settings, else policyguard.yaml
     here, else the policies/ folder. Options override the settings.
 
-    Exit codes: 0 (clean, or warnings only); 1 (errors; with --strict anything); 2 (misuse, or
-    nothing to lint).
+    Exit codes: 0 (clean, or warnings and notes only); 1 (errors; with --strict warnings, too); 2
+    (misuse, or nothing to lint).
     """
     try:
         settings = _load_settings(config)
@@ -78,15 +78,13 @@ def lint(
         usage_error(error)
     except OSError as error:
         usage_error(f"`{error.filename}`: {(error.strerror or 'cannot be used').lower()}")
-    report = FORMATS[output_format](_to_findings(result))
+    strict = settings.strict if strict is None else strict
+    findings = _to_findings(result, strict=strict)
+    report = FORMATS[output_format](findings)
     if report or output_format != "text":
         click.echo(report)
     click.echo(result.summary, err=True)
-    strict = settings.strict if strict is None else strict
-    failing = [
-        diagnostic for diagnostic in result.diagnostics if strict or diagnostic.severity == "error"
-    ]
-    context.exit(1 if failing else 0)
+    context.exit(1 if any(map(findings.has_failed, result.diagnostics)) else 0)
 
 
 def _load_settings(config: Path | None) -> Config:
@@ -98,11 +96,12 @@ def _split_codes(options: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(code.strip() for codes in options for code in codes.split(",") if code.strip())
 
 
-def _to_findings(result: LintResult) -> Findings:
+def _to_findings(result: LintResult, *, strict: bool) -> Findings:
     return Findings(
         files=tuple(map(os.path.normpath, result.files)),
         diagnostics=tuple(result.diagnostics),
         ignored=tuple(result.ignored),
         pages=PAGES,
         broken=frozenset(map(os.path.normpath, result.broken)),
+        strict=strict,
     )

@@ -19,9 +19,15 @@ RENDER = {"text": render_text, "json": render_json, "junit": render_junit}
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--format", "output_format", type=click.Choice(list(RENDER)), default="text")
 @click.option("--coverage", is_flag=True, help="Show entries of the policy that no test reached.")
+@click.option("--keep-going", is_flag=True, help="Go on with a test after a failing step.")
 @click.pass_context
 def test(
-    context: click.Context, paths: tuple[Path, ...], output_format: str, *, coverage: bool
+    context: click.Context,
+    paths: tuple[Path, ...],
+    output_format: str,
+    *,
+    coverage: bool,
+    keep_going: bool,
 ) -> None:
     """Run policy tests: calls and the decisions to expect.
 
@@ -33,6 +39,6 @@ def test(
         files = find_tests(paths)
     except NothingToTestError as error:
         usage_error(error)
-    report = run_files(files, coverage=coverage)
+    report = run_files(files, coverage=coverage, keep_going=keep_going)
     click.echo(RENDER[output_format](report))
     context.exit(report.exit_code)

@@ -246,7 +246,10 @@ class _TreeBuilder:
         if event.tag:
             message = f"the tag {quote_text(event.tag)} is not supported"
             span = _span(self._source, event, first_line=True)
-            self._report("yaml/tag", message, span, hint='to make a value text, quote it: `"5"`')
+            hint = 'to make a value text, quote it: `"5"`'
+            if not event.tag.startswith("tag:") and event.tag[1:2] not in ("", "!"):
+                hint = 'a value that begins with `!` must be quoted: `"!…"`'
+            self._report("yaml/tag", message, span, hint=hint)
 
     def _content_start(self, event: yaml.NodeEvent) -> int:
         """Return where the node itself begins, after its anchor and tag."""
@@ -294,7 +297,11 @@ def _syntax_diagnostic(source: SourceText, error: yaml.YAMLError) -> Diagnostic:
     character = source.text[offset : offset + 1]
     message = " ".join(f"{problem} {context}".split())
     hint = next((hint for words, hint in _SYNTAX_HINTS.items() if words in message), None)
-    if character == "\t":
+    before = source.text[source.text.rfind("\n", 0, offset) + 1 : offset].rstrip()
+    if before[-1:] in ("'", '"') and character.isalpha():
+        other = "'" if before[-1] == '"' else '"'
+        hint = f"a value that begins with a quote ends at the next: put {other} around all of it"
+    elif character == "\t":
         hint = "indent with spaces"
     elif character and character in _INDICATORS:
         hint = f"quote names that begin with `{character}`"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -43,13 +44,14 @@ class LintResult(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """The numbers of files, errors and warnings in one line."""
-        errors = sum(1 for found in self.diagnostics if found.severity == "error")
-        warnings = sum(1 for found in self.diagnostics if found.severity == "warning")
+        """The numbers of files, errors, warnings and notes in one line."""
+        numbers = Counter(found.severity for found in self.diagnostics)
         files = f"{_count(len(self.files), 'file')} checked"
-        if not errors and not warnings:
+        if not numbers:
             return f"{files}: no issues found"
-        return f"{files}: {_count(errors, 'error')}, {_count(warnings, 'warning')}"
+        notes = f", {_count(numbers['info'], 'note')}" if numbers["info"] else ""
+        found = f"{_count(numbers['error'], 'error')}, {_count(numbers['warning'], 'warning')}"
+        return f"{files}: {found}{notes}"
 
 
 def lint_paths(

@@ -20,13 +20,18 @@ from policyguard.testing.suite_reader import ReadResult, read_suite
 from policyguard.testing.trace_runner import run_trace
 
 
-def run_files(files: Iterable[Path], *, coverage: bool = False) -> TestReport:
-    """Run all tests of these files. A broken file does not stop the others."""
+def run_files(
+    files: Iterable[Path], *, coverage: bool = False, keep_going: bool = False
+) -> TestReport:
+    """Run all tests of these files. A broken file does not stop the others.
+
+    With `keep_going` a failing step does not end its test either.
+    """
     started = time.monotonic()
     results: list[FileResult] = []
     recorders: dict[str, CoverageRecorder] = {}  # one a policy, over all files
     for file in files:
-        result, recorder = run_suite(str(file), read_suite(file))
+        result, recorder = run_suite(str(file), read_suite(file), keep_going=keep_going)
         results.append(result)
         if recorder is not None and recorders.setdefault(recorder.file, recorder) is not recorder:
             recorders[recorder.file].merge(recorder)
@@ -37,22 +42,26 @@ def run_files(files: Iterable[Path], *, coverage: bool = False) -> TestReport:
     )
 
 
-def run_suite(file: str, read: ReadResult) -> tuple[FileResult, CoverageRecorder | None]:
+def run_suite(
+    file: str, read: ReadResult, *, keep_going: bool = False
+) -> tuple[FileResult, CoverageRecorder | None]:
     """Run the suite of a file. Return its result, and its coverage if the suite is valid."""
     suite = read.suite
     if suite is None:
         return FileResult(file=file, errors=tuple(read.diagnostics)), None
     recorder = CoverageRecorder(suite.compiled)
-    tests = tuple(run_test(suite, test, recorder) for test in suite.tests)
+    tests = tuple(run_test(suite, test, recorder, keep_going=keep_going) for test in suite.tests)
     return FileResult(file=file, policy=suite.compiled.policy.name, tests=tests), recorder
 
 
-def run_test(suite: Suite, test: Test, coverage: CoverageRecorder | None = None) -> TestResult:
+def run_test(
+    suite: Suite, test: Test, coverage: CoverageRecorder | None = None, *, keep_going: bool = False
+) -> TestResult:
     """Run one test. Any error in it is a failure; nothing is raised."""
     started = time.monotonic()
     coverage = CoverageRecorder(suite.compiled) if coverage is None else coverage
     try:
-        failures = tuple(_run(suite, test, coverage))
+        failures = tuple(_run(suite, test, coverage, keep_going=keep_going))
     except Exception as error:  # noqa: BLE001 - an internal error in one test must not end the others
         failures = (_internal_failure(suite, test, error),)
     return TestResult(
@@ -63,11 +72,12 @@ def run_test(suite: Suite, test: Test, coverage: CoverageRecorder | None = None)
     )
 
 
-def _run(suite: Suite, test: Test, coverage: CoverageRecorder) -> Iterable[Failure]:
+def _run(
+    suite: Suite, test: Test, coverage: CoverageRecorder, *, keep_going: bool
+) -> Iterable[Failure]:
     if test.trace is not None:
         return run_trace(suite, test, coverage)
-    failure = run_steps(suite, test, coverage)
-    return [] if failure is None else [failure]
+    return run_steps(suite, test, coverage, keep_going=keep_going)
 
 
 def _internal_failure(suite: Suite, test: Test, error: Exception) -> Failure:

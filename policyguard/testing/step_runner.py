@@ -36,16 +36,24 @@ _DEFAULT_START = 1_772_798_400 * 10**9
 """The default start of a test: Friday, 6 March 2026, 12:00 UTC, within usual working hours."""
 
 
-def run_steps(suite: Suite, test: Test, coverage: CoverageRecorder) -> Failure | None:
-    """Run a test's steps. The first failing step ends the test."""
+def run_steps(
+    suite: Suite, test: Test, coverage: CoverageRecorder, *, keep_going: bool = False
+) -> list[Failure]:
+    """Run a test's steps. The first failing step ends the test, unless it is to `keep_going`."""
     runner = _StepRunner(suite, test, coverage)
+    failures: list[Failure] = []
     try:
         runner.open()
-        for step in test.steps:
-            runner.run_step(step)
     except _StepFailed as failed:
-        return runner.build_failure(failed)
-    return None
+        return [runner.build_failure(failed)]
+    for step in test.steps:
+        try:
+            runner.run_step(step)
+        except _StepFailed as failed:
+            failures.append(runner.build_failure(failed))
+            if not keep_going:
+                break
+    return failures
 
 
 class _StepFailed(Exception):  # noqa: N818 - a control flow signal

@@ -231,7 +231,7 @@ def test_junit_passes_no_file_that_does_not_load(
     assert case.get("name") == "can be loaded"
     assert "a file that it extends has errors" in str(case.find("error").get("message"))
     warned, broken = suites["noted.yaml"]
-    assert warned.find("failure").get("type") == "warning"
+    assert str(warned.find("skipped").get("message")).startswith("warning: ")
     assert broken.find("error") is not None
     assert [case.get("name") for case in suites["good.yaml"]] == ["no findings"]
     assert (root.get("errors"), suites["top.yaml"].get("errors")) == ("2", "1")
@@ -247,3 +247,27 @@ def test_every_format_holds_control_characters_and_markup() -> None:
         assert "\x00" not in text, name
         text.encode()
     parsed(FORMATS["junit"](output))
+
+
+@pytest.mark.parametrize(
+    ("strict", "tag", "code"), [([], "skipped", 0), (["--strict"], "failure", 1)]
+)
+def test_junit_fails_where_the_command_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strict: list[str], tag: str, code: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("p.yaml").write_text("policyguard: 1\nname: p\nlists: {unused: [a]}\n")
+    result = run("p.yaml", "--format", "junit", *strict)
+    assert result.exit_code == code
+    assert parsed(result.stdout).find(f"testsuite/testcase/{tag}") is not None
+
+
+def test_a_note_fails_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("p.yaml").write_text(
+        "policyguard: 1\nname: p\nrules: {r: {when: call.command.contains('rm'), examples: "
+        "{match: [{bash: rm x}], no_match: [{bash: ls}]}}}\n"
+    )
+    result = run("p.yaml", "--strict")
+    assert (result.exit_code, "info[lint/command-as-text]" in result.stdout) == (0, True)
+    assert result.stderr == "1 file checked: 0 errors, 0 warnings, 1 note\n"

@@ -50,6 +50,16 @@ from policyguard.cel.types.values import TypeValue
 _KEY_KINDS: Final = frozenset({"bool", "int", "uint", "string", "dyn"})
 
 
+_FOREIGN_FIELDS: Final = {
+    **dict.fromkeys(("argument", "arguments", "input", "parameters", "params", "payload"), "args"),
+    **dict.fromkeys(("function", "name", "tool_name", "toolname"), "tool"),
+    **dict.fromkeys(("cmd", "shell"), "command"),
+    **dict.fromkeys(("result", "output"), "text"),
+    **dict.fromkeys(("category", "kind", "type"), "class"),
+}
+"""What other tools call fields, and what they are called here."""
+
+
 class CheckedExpression(msgspec.Struct):
     """The results of checking a tree."""
 
@@ -155,7 +165,10 @@ class _Checker:
         field = record.fields.get(name)
         if field is None:
             message = f"`{record}` has no field `{name}`"
-            self.problems.report("unknown-field", message, span, did_you_mean(name, record.fields))
+            foreign = _FOREIGN_FIELDS.get(name.casefold())
+            help_ = f"did you mean `{foreign}`?" if foreign in record.fields else None
+            help_ = help_ or did_you_mean(name, record.fields)
+            self.problems.report("unknown-field", message, span, help_)
         return field
 
     def warn_if_absent(self, node: Expr) -> None:

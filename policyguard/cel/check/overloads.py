@@ -167,5 +167,13 @@ def _report_unknown(call: Call, declarations: Declarations, problems: Problems) 
     else:
         known_names = (*declarations.overloads, *MACRO_NAMES)
         native = _FOREIGN_NAMES.get(name)
+        if name == "get" and call.arguments and (key := _constant_text(call.arguments[0])):
+            native = f".{key}` in its place; where it may be missing, ask `has(….{key})"
         help_ = f"write `{native}`" if native else did_you_mean(name, known_names)
         problems.report("undeclared-reference", f"unknown function `{name}`", call.name_span, help_)
+
+
+def _constant_text(node: Expr) -> str:
+    """Return a constant text that can be the name of a field; empty for anything else."""
+    text = node.raw_value if isinstance(node, Constant) else None
+    return text if isinstance(text, str) and text.isidentifier() else ""

@@ -66,6 +66,10 @@ _HELP_BY_WORD: Final = {
     "if": "write `condition ? value : other`",
 }
 
+_VALUE_END: Final = re.compile(r"[\w\])}\"']\s+\Z")
+_VALUE_START: Final = re.compile(r"[\w(\[{\"']")
+"""Two values in a row, with nothing between them."""
+
 _POLICY_DURATION: Final = re.compile(r"(?<![\w.])([0-9]{1,9})(ms|[smhd])\Z")
 """A duration as policies write it outside CEL."""
 
@@ -142,11 +146,15 @@ def _report_syntax(error: Any, source: str, report: Report) -> None:
         return
     help_ = _HELP_BY_WORD.get(word)
     before = source[:start].split()
+    if word == "not" and source[start:].split()[1:2] == ["in"]:
+        help_ = "write `!(x in list)`"
     if help_ is None and before and before[-1] in _HELP_BY_WORD:
         # `not x`: the parser reads `not` as a name and fails at the next token.
         word = before[-1]
         start = source.rindex(word, 0, start)
         help_ = _HELP_BY_WORD[word]
+    elif help_ is None and _VALUE_END.search(source, 0, start) and _VALUE_START.match(word):
+        help_ = "is a comma or an operator missing before it?"
     if (
         help_ is None
         and (span := _POLICY_DURATION.search(source, 0, start + len(word))) is not None

@@ -97,6 +97,11 @@ def find_sections_with(key: str, shape: Subschema) -> list[str]:
     return []
 
 
+def find_keys(shape: Subschema) -> frozenset[str]:
+    """Return the keys that a value of this shape may have, in any branch."""
+    return frozenset(_properties(shape))
+
+
 def _properties(shape: Subschema) -> dict[str, Subschema]:
     """Return the properties of `shape`, including all branches."""
     shape = resolve_ref(shape)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from policyguard.compiler.load import scalars, schema
+from policyguard.compiler.load.foreign_words import explain_key, explain_list, explain_value
 from policyguard.engines import yaml_scalars
 from policyguard.engines.json_schema import ValidationProblem
 from policyguard.engines.yaml_tree import Node, ScalarNode
@@ -54,18 +55,6 @@ _FLOW_SYNTAX = re.compile(r"[][{},]|: ")
 _CONDITIONS = ("when", "unless")
 _MAX_SHOWN_CHARS = 60
 _MAX_SECTIONS = 3
-_EFFECT_SYNONYMS = {
-    "abort": "halt",
-    "approve": "ask",
-    "confirm": "ask",
-    "deny": "block",
-    "forbid": "block",
-    "refuse": "block",
-    "reject": "block",
-    "stop": "halt",
-    "warn": "advise",
-}
-"""Other tools' words for effects."""
 _EXAMPLE_KEYS = {"tags", "roles", "user", "agent", "session", "marks", "at"}
 
 
@@ -73,7 +62,7 @@ def describe_problem(problem: ValidationProblem, node: Node | None) -> Message:
     """Return the message for `problem`. `node` is the value at its path, if there is one."""
     match problem.keyword:
         case "additionalProperties":
-            return _describe_unknown_key(problem)
+            return _describe_unknown_key(problem, node)
         case "propertyNames":
             return _describe_name(problem)
         case "required":
@@ -141,10 +130,13 @@ def _describe_too_many(problem: ValidationProblem) -> Message:
     return Message("schema/conflict", f"several calls in one {name}", hint)
 
 
-def _describe_unknown_key(problem: ValidationProblem) -> Message:
+def _describe_unknown_key(problem: ValidationProblem, node: Node | None) -> Message:
     key = str(problem.path[-1])
     deprecated = _deprecated(problem)
     known = [name for name in problem.schema.get("properties", ()) if name not in deprecated]
+    foreign = explain_key(key, known, node)
+    if foreign is not None:
+        return Message("schema/unknown-key", f"unknown key {quote_value(key)}", foreign)
     inside = schema.find_sections_with(key, dict(problem.schema))
     if 1 <= len(inside) <= _MAX_SECTIONS:
         return Message(
@@ -229,7 +221,8 @@ def _describe_mismatch(problem: ValidationProblem, node: Node | None) -> Message
     if yaml_trap:
         return yaml_trap
     if expected.values and isinstance(value, str):
-        hint = _effect_hint(value, expected.values) or did_you_mean(value, expected.values)
+        key = str(problem.path[-1]) if problem.path else ""
+        hint = explain_value(value, key, expected.values) or did_you_mean(value, expected.values)
         return Message("schema/value", f"{quote_value(value)} is not {expected.text}", hint)
     if expected.scalar == "duration" and schema.json_type(value) == "number":
         message = f"{quote_value(value)} is a number, but a duration is expected"
@@ -238,6 +231,8 @@ def _describe_mismatch(problem: ValidationProblem, node: Node | None) -> Message
     written = None
     if expected.text == "a map":
         hint = _map_hint(problem)
+    elif "a map" in expected.text and type(value) is int and _takes_maximum(problem):
+        hint = f"write `{{max: {value}}}`"
     elif expected.text == "a list" and isinstance(value, dict):
         hint = _items_hint(problem)
     elif (
@@ -245,7 +240,8 @@ def _describe_mismatch(problem: ValidationProblem, node: Node | None) -> Message
         and "a list" in expected.text
         and 0 < len(value.strip()) <= _MAX_SHOWN_CHARS
     ):
-        hint, written = f"write `[{value}]`", _list_source(node)
+        source = node.source.text[node.start : node.end] if node is not None else value
+        hint, written = explain_list(value, source, problem.path[-1]), _list_source(node)
     elif isinstance(value, bool) and problem.path[-1] in _CONDITIONS:
         hint = _constant_hint(str(problem.path[-1]), value)
     elif (
@@ -256,14 +252,9 @@ def _describe_mismatch(problem: ValidationProblem, node: Node | None) -> Message
     return Message("schema/type", f"expected {expected.text}, found {found}", hint, written)
 
 
-def _effect_hint(value: str, known: Iterable[str]) -> str | None:
-    """Return a hint for another tool's word for an effect."""
-    if "advise" not in known:
-        return None
-    if value == "allow":
-        return "calls are allowed unless refused: remove the entry, or exempt calls with `unless`"
-    meant = _EFFECT_SYNONYMS.get(value.casefold())
-    return f"did you mean `{meant}`?" if meant is not None else None
+def _takes_maximum(problem: ValidationProblem) -> bool:
+    """Return whether a map in this place has a key `max`."""
+    return "max" in schema.find_keys(dict(problem.schema))
 
 
 def _map_hint(problem: ValidationProblem) -> str | None:

@@ -25,6 +25,7 @@ from policyguard.compiler.load import schema
 from policyguard.engines.yaml_tree import Path
 from policyguard.lint.analysis.satisfiability import value_name
 from policyguard.lint.rule import Finding, LintContext
+from policyguard.model.diagnostic import Severity
 from policyguard.model.effect import Effect
 
 _TEXT_FUNCTIONS = frozenset({"matches", "contains", "startsWith", "endsWith", "indexOf", "split"})
@@ -45,7 +46,8 @@ def check(context: LintContext) -> Iterator[Finding]:
         if path[-1] == "unless":
             consequence = ": anything after the match is exempt too"
         message = f"this compares a shell command as text{consequence}"
-        yield Finding(context.subspan(path, found.span), message, _hint())
+        severity: Severity = "warning" if schema.SUPPORTED_STEP >= _COMMANDS_STEP else "info"
+        yield Finding(context.subspan(path, found.span), message, _hint(), severity=severity)
 
 
 def _condition_paths(context: LintContext) -> Iterator[Path]:

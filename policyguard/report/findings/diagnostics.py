@@ -137,7 +137,8 @@ class Findings(NamedTuple):
     """The sorted findings in the checked files (by display name).
 
     `ignored` are the ignored findings with their reasons. `pages` explain the codes. `broken` are
-    the files that do not load, whether because of their own errors or of an inherited file's.
+    the files that do not load, whether because of their own errors or of an inherited file's. With
+    `strict`, warnings count as errors.
     """
 
     files: tuple[str, ...]
@@ -145,3 +146,8 @@ class Findings(NamedTuple):
     ignored: tuple[tuple[Diagnostic, str], ...]
     pages: Mapping[str, str]
     broken: frozenset[str] = frozenset()
+    strict: bool = False
+
+    def has_failed(self, found: Diagnostic) -> bool:
+        """Whether a finding makes a check fail."""
+        return found.severity == "error" or (self.strict and found.severity == "warning")

@@ -1,7 +1,8 @@
 """Render findings as JUnit XML: one suite per file, one case per finding.
 
 A file without findings has one passed case. A file that does not load because of an inherited file
-has one case with an error. An ignored finding is a skipped case with the reason.
+has one case with an error. A warning that fails no check is a skipped case, and so is an ignored
+finding, with the reason.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from policyguard.report.junit import render_document, set_counts, set_totals
 
 
 def render_junit(findings: Findings) -> str:
-    """Render errors and warnings as failures, with the severity as `type`."""
+    """Render what fails a check as failures, with the severity as `type`."""
     root = ET.Element("testsuites")
     reasons = dict(findings.ignored)
     all_findings = sorted((*findings.diagnostics, *reasons), key=lambda found: found.span)
@@ -27,7 +28,10 @@ def render_junit(findings: Findings) -> str:
         suite = ET.SubElement(root, "testsuite", name=for_xml(file))
         here = by_file.get(file, [])
         for found in here:
-            _add_case(suite, found, reasons.get(found))
+            reason = reasons.get(found)
+            if reason is None and not findings.has_failed(found):
+                reason = f"{found.severity}: {found.message}"
+            _add_case(suite, found, reason)
         broken = file in findings.broken and all(found.severity != "error" for found in here)
         if broken or not here:
             _add_file_case(suite, file, broken=broken)

@@ -23,6 +23,8 @@ _COMMANDS = (
     "test",
     "traces",
 )
+_FIRST_STEPS = ("init", "lint", "test", "simulate", "explain")
+"""What people use first, in this order; `--help` lists the other commands after them."""
 _ALIASES = {"verify": "journal"}
 """Commands that have moved, and their modules: `verify` is `journal verify`. Not listed."""
 
@@ -47,6 +49,19 @@ class _Commands(click.Group):
         names = vars(import_module(f"policyguard.cli.{_ALIASES.get(cmd_name, cmd_name)}")).values()
         commands = (value for value in names if isinstance(value, click.Command))
         return next(command for command in commands if command.name == cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        others = [name for name in _COMMANDS if name not in _FIRST_STEPS]
+        for title, names in (("First steps", _FIRST_STEPS), ("Other commands", others)):
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            width = formatter.width - 6 - max(map(len, _COMMANDS))
+            rows = [
+                (name, command.get_short_help_str(width))
+                for name, command in commands
+                if command is not None
+            ]
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -34,7 +34,9 @@ def budgets() -> None:
     """
 
 
-@budgets.command("list")
+@budgets.command(
+    "list", epilog="Example: policyguard budgets list --store state.db --policy policy.yaml"
+)
 @click.option(
     "--policy",
     "policies",
@@ -47,10 +49,7 @@ def budgets() -> None:
 @click.pass_obj
 @reports_errors(StoreError, OSError)
 def list_command(store: Path, policies: tuple[str, ...], output_format: str) -> None:
-    """List the shared budgets: who has used how much of them.
-
-    Example: policyguard budgets list --store state.db --policy policy.yaml
-    """
+    """List the shared budgets: who has used how much of them."""
     specs = _read_specs(policies)
     opened = SqliteStore(store, caps=None, read_only=True)
     usages = sorted(_read_usages(opened, specs), key=SharedUsage.sort_key)
@@ -61,7 +60,9 @@ def list_command(store: Path, policies: tuple[str, ...], output_format: str) -> 
         click.echo(render_usages(usages, resets))
 
 
-@budgets.command("reset")
+@budgets.command(
+    "reset", epilog="Example: policyguard budgets reset spend --key ann --by bob --store state.db"
+)
 @click.argument("budget")
 @click.option("--key", help="The key to reset, as `budgets list` shows it.")
 @click.option("--all-keys", is_flag=True, help="Reset all keys of the budget.")
@@ -76,8 +77,6 @@ def reset_command(
 
     It holds at once for all processes that use the store, and leaves a note in it. Running calls
     keep their places and reserves.
-
-    Example: policyguard budgets reset spend --key ann --by bob --store state.db
     """
     known = _read_keys(SqliteStore(store, caps=None, read_only=True))  # do not create a store
     chosen = _choose(known, budget, key, all_keys=all_keys)

@@ -38,7 +38,7 @@ _format_option = click.option(
 )
 
 
-@constraints.command("list")
+@constraints.command("list", epilog="Example: policyguard constraints list --store state.db")
 @click.option("--revoked", is_flag=True, help="List revoked ones, too.")
 @_format_option
 @store_option
@@ -53,7 +53,9 @@ def list_command(store: Path, output_format: str, *, revoked: bool) -> None:
         click.echo(render_constraints((stored.constraint, stored.state) for stored in stored))
 
 
-@constraints.command("show")
+@constraints.command(
+    "show", epilog="Example: policyguard constraints show k1f0c2a4b6d8e --store state.db"
+)
 @click.argument("id_", metavar="ID")
 @_format_option
 @store_option
@@ -68,7 +70,9 @@ def show_command(store: Path, id_: str, output_format: str) -> None:
         click.echo(render_constraint(stored.constraint, stored.state, stored.revoked_by))
 
 
-@constraints.command("explain")
+@constraints.command(
+    "explain", epilog="Example: policyguard constraints explain k1f0c2a4b6d8e --store state.db"
+)
 @click.argument("id_", metavar="ID")
 @store_option
 @click.pass_obj
@@ -87,7 +91,10 @@ def explain_command(store: Path, id_: str) -> None:
         click.echo(render_observation(name, find_call(journal, call)))
 
 
-@constraints.command("revoke")
+@constraints.command(
+    "revoke",
+    epilog="Example: policyguard constraints revoke k1f0c2a4b6d8e --by ann --store state.db",
+)
 @click.argument("id_", metavar="ID")
 @click.option("--by", default=None, help="The person who revokes it.  [default: the current user]")
 @store_option
@@ -102,7 +109,9 @@ def revoke_command(store: Path, id_: str, by: str | None) -> None:
     click.echo(f"{for_terminal(id_)} is revoked")
 
 
-@constraints.command("export")
+@constraints.command(
+    "export", epilog="Example: policyguard constraints export --store state.db > learned.jsonl"
+)
 @store_option
 @click.pass_obj
 @reports_errors(StoreError, ConstraintImportError, OSError)
@@ -112,7 +121,9 @@ def export_command(store: Path) -> None:
         click.echo(for_json(line.decode()))
 
 
-@constraints.command("import")
+@constraints.command(
+    "import", epilog="Example: policyguard constraints import learned.jsonl --store state.db"
+)
 @click.argument("file", type=click.File("rb"))
 @store_option
 @click.pass_obj

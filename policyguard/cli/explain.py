@@ -11,7 +11,7 @@ from policyguard.lint.catalog import explain as explain_code
 from policyguard.model.diagnostic import did_you_mean
 
 
-@click.command()
+@click.command(epilog="Example: policyguard explain lint/never-matches")
 @click.argument("code", required=False)
 @click.option("--cel", "source", metavar="EXPR", help="Show the Python that EXPR compiles to.")
 @click.pass_context

@@ -17,7 +17,7 @@ from policyguard.model.diagnostic import PolicyError
 from policyguard.report.policy.starter_policy import render_starter_policy
 
 
-@click.command()
+@click.command(epilog="Example: policyguard init core")
 @click.argument("pack", default="core")
 @click.option(
     *OUTPUT,

@@ -35,7 +35,7 @@ def journal() -> None:
     """Show and verify journals, and export their anchors."""
 
 
-@journal.command()
+@journal.command(epilog="Example: policyguard journal show state/journal/run-1-0a1b.jsonl")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--follow", is_flag=True, help="Follow the file as it is written, until interrupted.")
 def show(path: Path, *, follow: bool) -> None:
@@ -63,7 +63,7 @@ def _read_lines(path: Path, *, follow: bool) -> Iterator[bytes]:
         usage_error(f"{path}: cannot be read: {error.strerror}")
 
 
-@journal.command()
+@journal.command(epilog="Example: policyguard journal anchors --store state.db > anchors.jsonl")
 @path_option("--store", help_="The store's file.  [default: the user's own]")
 @path_option(
     *OUTPUT, default=STDOUT, metavar="FILE", help_="The file to write.  [default: standard output]"
@@ -84,7 +84,9 @@ def anchors(store: Path | None, output: Path) -> None:
         usage_error(error)
 
 
-@journal.command("prune")
+@journal.command(
+    "prune", epilog="Example: policyguard journal prune --store state.db --older-than 30d"
+)
 @path_option("--store", help_="The store's file.  [default: the user's own]")
 @click.option(
     "--older-than",
@@ -135,7 +137,7 @@ def prune_command(store: Path | None, older_than: str, key: Path | None) -> None
     click.get_current_context().exit(1 if result.kept else 0)
 
 
-@journal.command("verify")
+@journal.command("verify", epilog="Example: policyguard journal verify --store state.db")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @path_option(
     "--store", help_="The store with the anchors.  [default: the user's own, if it exists]"

@@ -17,7 +17,7 @@ from policyguard.report.findings.diagnostics import Findings
 from policyguard.report.findings.formats import FORMATS
 
 
-@click.command()
+@click.command(epilog="Example: policyguard lint policies/ --strict")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--format", "output_format", type=click.Choice(list(FORMATS)), default="text")
 @click.option("--strict/--no-strict", default=None, help="Warnings count as errors.")

@@ -19,7 +19,7 @@ def policy() -> None:
     """Show merged policies, and compare them."""
 
 
-@policy.command()
+@policy.command(epilog="Example: policyguard policy show policy.yaml")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text")
 @click.option(
@@ -40,7 +40,7 @@ def show(files: tuple[str, ...], output_format: str, *, overridden: bool) -> Non
     click.echo(render(found, overridden=overridden))
 
 
-@policy.command()
+@policy.command(epilog="Example: policyguard policy diff before.yaml after.yaml")
 @click.argument("old")
 @click.argument("new")
 @click.option(

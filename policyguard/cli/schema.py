@@ -14,7 +14,7 @@ SCHEMAS = {
 }
 
 
-@click.command()
+@click.command(epilog="Example: policyguard schema > policy.schema.json")
 @click.argument("name", type=click.Choice(list(SCHEMAS)), default="policy")
 def schema(name: str) -> None:
     """Print a JSON Schema, by default that of policies."""

@@ -26,7 +26,7 @@ from policyguard.traces import TraceError, expand
 _EXIT_GATE_FAILED = 1
 
 
-@click.command()
+@click.command(epilog="Example: policyguard simulate trace.jsonl --policy policy.yaml")
 @click.argument("traces", nargs=-1, required=True)
 @policy_option
 @click.option(

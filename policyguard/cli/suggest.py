@@ -37,7 +37,7 @@ _EXIT_NO_GUARANTEE = 1
 _FRACTION = click.FloatRange(0.0, 1.0, min_open=True, max_open=True)
 
 
-@click.command()
+@click.command(epilog="Example: policyguard suggest recorded-runs/ --labels labels.jsonl")
 @click.argument("traces", nargs=-1, required=True)
 @policy_option
 @labels_option

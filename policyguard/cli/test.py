@@ -15,7 +15,7 @@ from policyguard.testing.runner import run_files
 RENDER = {"text": render_text, "json": render_json, "junit": render_junit}
 
 
-@click.command()
+@click.command(epilog="Example: policyguard test policies/ --coverage")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--format", "output_format", type=click.Choice(list(RENDER)), default="text")
 @click.option("--coverage", is_flag=True, help="Show entries of the policy that no test reached.")

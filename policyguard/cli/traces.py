@@ -31,7 +31,7 @@ def traces() -> None:
     """
 
 
-@traces.command()
+@traces.command(epilog="Example: policyguard traces stats recorded-runs/")
 @click.argument("paths", nargs=-1, required=True)
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text")
 def stats(paths: tuple[str, ...], output_format: str) -> None:
@@ -48,7 +48,7 @@ def stats(paths: tuple[str, ...], output_format: str) -> None:
         usage_error("none of the files is a trace")
 
 
-@traces.command()
+@traces.command(epilog="Example: policyguard traces convert recorded-runs/")
 @click.argument("paths", nargs=-1, required=True)
 @path_option(
     *OUTPUT, required=True, metavar="FILE", help_="The event file to write; - for standard output."

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from policyguard import cli
 from policyguard.cli import main
@@ -36,7 +39,7 @@ def test_verify_is_a_journal_command_and_its_old_name_still_works() -> None:
     assert main.get_command(context, "verify") is journal.commands["verify"]
 
 
-@pytest.mark.parametrize("heavy", ["rich", "jsonschema", "policyguard.simulate"])
+@pytest.mark.parametrize("heavy", ["jsonschema", "policyguard.simulate"])
 def test_one_command_does_not_load_what_others_need(heavy: str) -> None:
     code = f"""
 import sys
@@ -77,3 +80,47 @@ def test_a_reader_that_has_read_enough_ends_a_command_in_silence(
     _, errors = run.communicate(timeout=60)
     assert errors == b""
     assert run.returncode == 1
+
+
+def _leaves(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    if not isinstance(command, click.Group):
+        yield name, command
+        return
+    context = click.Context(command)
+    for one in command.list_commands(context):
+        found = command.get_command(context, one)
+        assert found is not None
+        yield from _leaves(found, f"{name} {one}")
+
+
+LEAVES = dict(_leaves(main, "policyguard"))
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_command_has_an_example_that_it_takes(name: str) -> None:
+    command = LEAVES[name]
+    assert command.epilog is not None
+    example = command.epilog.removeprefix("Example: ")
+    assert example.startswith(f"{name} ")
+    words = shlex.split(example.removeprefix(name).partition(" > ")[0])
+    context = command.make_context(name, words, resilient_parsing=True)
+    assert context.args == []
+    options = {option for param in command.params for option in param.opts}
+    assert {word for word in words if word.startswith("--")} <= options
+
+
+def test_without_arguments_the_first_steps_come_first() -> None:
+    result = CliRunner().invoke(main, [], terminal_width=80)
+    lines = result.output.splitlines()
+    first = lines.index("First steps:")
+    assert [line.split()[0] for line in lines[first + 1 : first + 6]] == [
+        "init",
+        "lint",
+        "test",
+        "simulate",
+        "explain",
+    ]
+    assert set(main.list_commands(click.Context(main))) == {
+        line.split()[0] for line in lines[first + 1 :] if line.startswith("  ")
+    }
+    assert all(len(line) <= 80 for line in lines)

@@ -20,7 +20,12 @@ from policyguard.report.style import COLOURED
 from policyguard.simulate import LabelError, ReportSize
 from policyguard.simulate.gate import OPTION, Gate, GateError
 from policyguard.simulate.job import Job, JobInputs
-from policyguard.simulate.workers import WorkerError, find_sequential_entries, run_parallel
+from policyguard.simulate.workers import (
+    WorkerError,
+    count_useful_workers,
+    find_sequential_entries,
+    run_parallel,
+)
 from policyguard.traces import TraceError, expand
 
 _EXIT_GATE_FAILED = 1
@@ -115,7 +120,8 @@ def simulate(
         with track_progress(job.files) as watch:
             if workers > 1 and (entries := find_sequential_entries(loaded)):
                 status(f"using one worker: {', '.join(entries)} count across sessions")
-            figures = run_parallel(workers, job, loaded, watch)
+            useful = count_useful_workers(workers, job.files)
+            figures = run_parallel(useful, job, loaded, watch)
     except PolicyError as error:
         policy_error(error)
     except GateError as error:

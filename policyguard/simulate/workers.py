@@ -33,12 +33,22 @@ from policyguard.traces.session_trees import SessionTree, find_session_trees
 
 _ORDERED_FORMAT = "tau2"
 """In this format the same run may be in several files; only the first in order counts."""
+_MARKS = (b'"simulations"', b'"task_id"', b'"event"', b"\\u")
+"""Keys of tau2 and of our own format, and what may hide them."""
+_SEARCHED_BYTES = 1 << 26
+MIN_WORKER_BYTES = 1 << 23
+"""The least that a worker should have to read: what one replays in the time that one starts in."""
 _EVERY_WORKER = -1
 """Instead of a worker's number: all workers share the file."""
 
 
 class WorkerError(PolicyguardError):
     """A worker failed; the message says how."""
+
+
+def count_useful_workers(workers: int, files: Sequence[Path]) -> int:
+    """Return how many of these workers to start: each takes about a second before it reads."""
+    return max(1, min(workers, sum(map(file_size, files)) // MIN_WORKER_BYTES))
 
 
 def find_sequential_entries(inputs: JobInputs) -> tuple[str, ...]:
@@ -171,7 +181,7 @@ def _assign_files(
     for tree in trees:
         on_progress(0, 0)
         index, *others = tree.indices
-        formats = {trace.format for trace in Reader().iter_files(files[index])}
+        formats = _find_formats(files[index])
         size = sum(file_size(files[index]) for index in tree.indices)
         if _ORDERED_FORMAT in formats:
             assignment[index] = 0
@@ -184,6 +194,23 @@ def _assign_files(
             assignment[index] = worker
         load[worker] -= negative_size
     return assignment
+
+
+def _find_formats(file: Path) -> set[str | None]:
+    """Return the formats in a file, as far as it matters; None for another.
+
+    To tell the format of a document it is parsed, which takes as long as reading it. So a plain
+    file is only searched for what the formats that matter must have.
+    """
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(_SEARCHED_BYTES)
+    except OSError:
+        data = b""
+    is_searched = 0 < len(data) < _SEARCHED_BYTES and data.lstrip()[:1] in (b"{", b"[")
+    if is_searched and not any(mark in data for mark in _MARKS):
+        return {None}
+    return {trace.format for trace in Reader().iter_files(file)}
 
 
 def _run_worker(

@@ -30,7 +30,13 @@ from policyguard.simulate.job import (
 )
 from policyguard.simulate.line_shard import LineShard
 from policyguard.simulate.tally import TopN
-from policyguard.simulate.workers import find_sequential_entries, run_parallel
+from policyguard.simulate.workers import (
+    MIN_WORKER_BYTES,
+    _find_formats,
+    count_useful_workers,
+    find_sequential_entries,
+    run_parallel,
+)
 from policyguard.traces import Reader
 from tests.examples import examples
 from tests.simulate.recording import NO_SECRETS, failed, lines, policy, read, write
@@ -266,10 +272,18 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+SMALL_WORKERS = """
+from policyguard.simulate import workers
+workers.MIN_WORKER_BYTES = 1
+from policyguard.cli import main
+main(prog_name="policyguard")
+"""
+
+
 @pytest.mark.parametrize("form", ["json", pytest.param("text", marks=pytest.mark.slow)])
 def test_two_workers_give_the_same_report_to_the_byte(mixed: Path, form: str) -> None:
     def report(workers: int) -> bytes:
-        command = [sys.executable, "-m", "policyguard", "simulate", mixed, CASES, "--policy",
+        command = [sys.executable, "-c", SMALL_WORKERS, "simulate", mixed, CASES, "--policy",
                    "core", "--baseline", ROOT / "docs" / "demo" / "policy.yaml",
                    "--format", form, "--timelines", "200", "--workers", str(workers)]  # fmt: skip
         done = subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
@@ -369,3 +383,33 @@ def _reads(fd: Path, trace: Path) -> bool:
         return fd.readlink() == trace and int(index) > 500_000
     except OSError:
         return False
+
+
+def test_workers_are_started_where_they_save_time(tmp_path: Path) -> None:
+    files = []
+    for number in range(3):
+        files.append(tmp_path / f"{number}.jsonl")
+        with files[-1].open("wb") as file:
+            file.truncate(MIN_WORKER_BYTES)
+    assert [count_useful_workers(8, files[:count]) for count in range(4)] == [1, 1, 2, 3]
+    assert count_useful_workers(2, files) == 2
+
+
+def test_a_document_is_parsed_once(tmp_path: Path) -> None:
+    """Formats other than our own and tau2 are not told apart before the workers read them."""
+    plain = tmp_path / "chat.json"
+    plain.write_text(json.dumps([{"role": "user", "content": "hi"}]))
+    ordered = tmp_path / "tau2.json"
+    ordered.write_text(json.dumps({"simulations": [{"messages": []}]}))
+    own = tmp_path / "own.jsonl"
+    own.write_text('{"event": "turn_started", "session": "s"}\n')
+    packed = tmp_path / "own.jsonl.gz"
+    packed.write_bytes(gzip.compress(own.read_bytes()))
+    files = (plain, ordered, own, packed, tmp_path / "missing")
+    assert [_find_formats(file) for file in files] == [
+        {None},
+        {"tau2"},
+        {"policyguard"},
+        {"policyguard"},
+        {None},
+    ]

@@ -232,6 +232,13 @@ def test_a_missing_store_cannot_be_read(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
 
 
+def test_a_folder_in_place_of_the_store(tmp_path: Path) -> None:
+    (tmp_path / "store.db").mkdir()
+    with pytest.raises(StoreError) as caught:
+        SqliteStore(tmp_path / "store.db", caps=None, read_only=True).constraints.list()
+    assert "no store at this path" not in str(caught.value)
+
+
 def test_a_read_only_store_changes_nothing(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
     store.anchors.put(Anchor("s", "c", 1, "h", 1))

@@ -551,3 +551,13 @@ def test_failing_learn_key_does_not_affect_other_sections(tmp_path: Path) -> Non
     recorded = session.record(session.check("tool", {"n": 2}), result="fine")
     assert [error.id for error in recorded.errors] == ["learn"]
     assert not session.check("tool", {"n": 1}).allowed, "that section has its own key"
+
+
+@pytest.mark.parametrize("reset", [True, False])
+@pytest.mark.parametrize("changed", [True, False])
+def test_constraint_ends_with_a_change_only_if_it_resets(reset: bool, changed: bool) -> None:
+    constraints, config = _constraint_set(), _learn_settings(reset=reset)
+    _learn(constraints, config, [_failure()])
+    (constraint,) = constraints
+    checked = constraints.check(constraint, config, None, changed=changed, at=None, probe_timeout=0)
+    assert checked.refused is not (reset and changed)

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all lint format bench bench-full clean
+.PHONY: demo test test-all mutants lint format bench bench-full clean
 
 demo: $(INSTALLED)
 	@echo "== core over a recorded evening of four agents"
@@ -19,6 +19,12 @@ test: $(READY)
 
 test-all: $(READY)
 	POLICYGUARD_THOROUGH=1 $(BIN)/pytest -n 2 --dist loadfile
+
+# Small changes of the code, and how many of them the tests notice; CONTRIBUTING.md explains it.
+MUTANTS := --workers 2
+
+mutants: $(READY)
+	$(BIN)/python -m benchmarks.mutants $(MUTANTS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

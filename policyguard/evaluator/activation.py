@@ -128,12 +128,12 @@ class Activation:
         session = self.attempt.session
         variables = session.cel_session
         variables["running"] = len(session.in_flight) + len(session.timed_out)
-        started_at, at = session.started_at, self.at
-        variables["elapsed"] = (
-            self.context.to_duration(at - started_at)
-            if at is not None and started_at is not None
-            else None
-        )
+        at = self.at
+        if at is None:
+            variables["elapsed"] = None
+        else:  # without a start time, the session starts with its first timed event
+            started_at = at if session.started_at is None else session.started_at
+            variables["elapsed"] = self.context.to_duration(at - started_at)
         return variables
 
     def _tags(self) -> dict[str, Any]:

@@ -63,8 +63,7 @@ class Applicability(NamedTuple):
 class PartialEvaluator:
     """An evaluator of calls with redacted data.
 
-    `observe_only` are the policy's entries in observe mode, `result_readers` those that read
-    results.
+    `observe_only` are the policy's entries in observe mode.
     """
 
     def __init__(self, compiled: CompiledPolicy) -> None:
@@ -86,9 +85,10 @@ class PartialEvaluator:
         self._learns_by_class = any(entry.ban == "class" for entry in compiled.learning.values())
         self.results = RedactedResults(compiled)
         self.observe_only = frozenset(_observed_entries(compiled.policy))
-        self.result_readers = _entries_reading(
+        self._result_readers = _entries_reading(
             reads, tuple(f"outcome.{name}" for name in RESULT_FIELDS)
         )
+        self._limits = frozenset(_limit_entries(compiled.policy))
         max_plans = compiled.policy.bounds.plans
         self._plans = lru_cache(max_plans)(self._find_plans)
         self._applicable = lru_cache(max_plans)(self._find_applicable)
@@ -112,6 +112,12 @@ class PartialEvaluator:
             knows_state_change=len(changes) == 1 and None not in changes,
             plans=plans,
         )
+
+    def uncertain_after(self, event: Completed) -> frozenset[str]:
+        """Return the entries whose counts are unknown after an undecidable result."""
+        if not self.results.has_unknown_state(event):
+            return self._result_readers
+        return self._result_readers | self._limits
 
     def _find_plans(self, name: ToolName, agent: str) -> tuple[Plan, ...]:
         """Return the plans for the classes that a call of the tool may have."""
@@ -235,6 +241,13 @@ def _observed_entries(policy: Policy) -> Iterator[str]:
                 yield f"limits/{level}/{kind}"
 
 
+def _limit_entries(policy: Policy) -> Iterator[str]:
+    for level, limits in policy.limits.items():
+        for kind in limits.__struct_fields__:
+            if isinstance(getattr(limits, kind), Limit):
+                yield f"limits/{level}/{kind}"
+
+
 def _reads_kept_fields(reads: frozenset[str]) -> bool:
     """Return whether a journal keeps everything read; marks may come from arguments."""
     kept = {f"call.{name}" for name in _KEPT_FIELDS}
@@ -271,10 +284,13 @@ class RedactedResults:
 
     def is_undecidable(self, event: Completed) -> bool:
         """Return whether later decisions depend on the redacted text or flags of a result."""
-        if self._reads_text or not event.ok or event.error is not None:
-            return self._reads_text or self._distinguishes_errors
-        return self._reads_flags and bool(
-            event.meta or event.harness_flagged or not event.advancing
+        has_failed = not event.ok or event.error is not None
+        return (self._distinguishes_errors and has_failed) or self.has_unknown_state(event)
+
+    def has_unknown_state(self, event: Completed) -> bool:
+        """Return whether a redacted text or flag decides what kind of result it is."""
+        return self._reads_text or (
+            self._reads_flags and bool(event.meta or event.harness_flagged or not event.advancing)
         )
 
 

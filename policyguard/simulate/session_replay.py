@@ -77,7 +77,7 @@ class Uncertainty:
         self.may_be_refused = True
 
     def add_result(self, entries: frozenset[str]) -> None:
-        """Note a redacted result that `entries` would have read."""
+        """Note a redacted result on which the counts of `entries` depend."""
         self.may_be_refused = True
         self.entries |= entries | {"learn"}
 
@@ -154,7 +154,7 @@ class SessionReplay:
         if self.first_refusal is not None and event.cost:
             self.cost_after_refusal += to_units(event.cost) or 0
         if redacted and (partial := self._get_partial_evaluator()).results.is_undecidable(event):
-            self._uncertainty.add_result(partial.result_readers)
+            self._uncertainty.add_result(partial.uncertain_after(event))
         recorded = self._session.record(event)
         if recorded.errors:
             self._count_errors(recorded.errors)

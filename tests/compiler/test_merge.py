@@ -149,6 +149,14 @@ def test_limits_are_replaced_by_level_and_kind(merged):
     assert (other.repeat, other.cycle.max) == (None, 1)
 
 
+def test_only_one_section_has_a_switch_named_replace(merged):
+    """Elsewhere it is a name, such as that of a tool."""
+    base = "limits: {tools: {edit: {repeat: {max: 3}}}}"
+    limits = merged(base, "limits: {tools: {replace: {repeat: {max: 9}}}}").policy.limits
+    assert limits["tools:edit"].repeat.max == 3
+    assert limits["tools:replace"].repeat.max == 9
+
+
 def test_named_lists_are_replaced_or_changed(merged):
     policy = merged(
         "lists: {a: [x, y], b: [x, y], c: [1, 2]}",

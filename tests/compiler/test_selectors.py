@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from policyguard.compiler.build.selectors import compile_glob, globs_overlap
@@ -14,6 +14,8 @@ NAMES = ["".join(letters) for size in range(9) for letters in product("ab", repe
 
 
 @given(GLOBS, GLOBS)
+@example("ab", "*b")
+@example("*b", "ab")
 def test_globs_overlap_if_and_only_if_a_name_matches_both(one, other):
     first, second = compile_glob(one), compile_glob(other)
     # Names of up to eight letters suffice for globs this short.

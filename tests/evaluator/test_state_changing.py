@@ -90,3 +90,15 @@ def test_answers_independent_of_the_command_are_cached(tmp_path: Path) -> None:
         session.record(decision, result="done")
         cached_answers[tool] = plan.cached_answer
     assert cached_answers == {"sh": None, "read": False, "write": True}
+
+
+def test_answer_is_that_of_the_moment_of_the_call(tmp_path: Path) -> None:
+    """What the condition reads may be different when the result is there."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY.replace("CONDITION", "session.calls == 0"))
+    session = Guard(compile_policy(file)).session("s")
+    for expected in (True, False):
+        decision = session.check("write", {"n": 1})
+        attempt = session._state.in_flight[decision.id]
+        session.record(decision, result="done")
+        assert attempt.state_changing is expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 from typing import Any
@@ -247,6 +248,22 @@ def test_otherwise_applies_after_waiting_for_the_approver(tmp_path: Path, clock:
     assert [decision.tool for decision in decisions] == ["mail", "mail"]
 
 
+@pytest.mark.parametrize("blocking", [True, False])
+def test_otherwise_asks_no_one_again_after_waiting(
+    tmp_path: Path, clock: Clock, blocking: bool
+) -> None:
+    asked: list[str] = []
+    session = open_session(tmp_path, clock, approver=lambda *_: asked.append("mail"))
+    for _ in range(2):
+        if blocking:
+            decision = session.check("mail", {"to": "x"})
+        else:
+            decision = asyncio.run(session.acheck("mail", {"to": "x"}))
+        clock.wait(6)
+    assert (decision.effect, decision.allowed) == ("ask", True)
+    assert asked == ["mail"]
+
+
 def test_approver_can_approve_immediately(tmp_path: Path, clock: Clock) -> None:
     events: list[Any] = []
 
@@ -311,3 +328,20 @@ def test_approval_does_not_apply_within_the_tolerance(tmp_path: Path, clock: Clo
     assert session.approve(decision, by="ann")
     assert not session.check("pay", {"amount": 301}).allowed
     assert session.check("pay", {"amount": 300}).allowed
+
+
+def test_used_approval_is_used_up_after_a_resume(tmp_path: Path, clock: Clock) -> None:
+    """The journal has the fingerprint that was approved, not only the one it was counted under."""
+    file = tmp_path / "tolerant.yaml"
+    file.write_text(
+        "policyguard: 1\nname: t\nclassify: {fingerprint: {tolerance: {amount: 0.1}}}\n"
+        "rules: {pay: {tools: [pay], when: call.args.amount > 300, effect: ask}}\n"
+    )
+    guard = Guard.load(file, clock=clock, store=tmp_path / "store.db")
+    session = guard.session("s")
+    assert session.check("pay", {"amount": 300}).allowed
+    assert session.approve(session.check("pay", {"amount": 301}), by="ann")
+    assert session.check("pay", {"amount": 301}).allowed
+    guard.close()
+    resumed = Guard.load(file, clock=clock, store=tmp_path / "store.db").session("s")
+    assert not resumed.check("pay", {"amount": 301}).allowed

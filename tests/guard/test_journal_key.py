@@ -118,7 +118,7 @@ def test_invalid_key_file_is_an_error_and_creates_nothing(
 
 
 def test_unknown_home_folder_is_an_error(workspace: Path) -> None:
-    with pytest.raises(JournalError, match="~nobody-here/key: cannot be read"):
+    with pytest.raises(JournalError, match="~nobody-here/key: cannot be read: Could not"):
         load(workspace, journal_key="~nobody-here/key")
 
 

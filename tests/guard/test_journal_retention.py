@@ -165,6 +165,22 @@ def test_expired_journals_are_deleted_while_the_guard_runs(tmp_path: Path) -> No
     assert CliRunner().invoke(main, ["journal", "verify", "--store", store]).exit_code == 0
 
 
+def test_journals_are_looked_at_when_it_is_time_and_not_after_the_end(tmp_path: Path) -> None:
+    clock = Clock()
+    guard = _guard(tmp_path, clock)
+    retention = guard._journal_retention
+    assert retention is not None
+    guard.session("a")
+    _wait(guard)
+    before = retention._thread
+    guard.session("b")
+    assert retention._thread is before, "it is not time yet"
+    guard.close()
+    clock.now += 4 * DAY
+    retention.note_opened()
+    assert retention._thread is before, "it is closed"
+
+
 def test_surplus_journals_are_deleted_while_the_guard_runs(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(f"{POLICY}bounds: {{journals: 20}}\n")

@@ -84,3 +84,14 @@ def test_closed_session_has_no_variables(guard: ReplayGuard) -> None:
     session.apply(SessionEnded("s", SECOND))
     assert session.closed
     assert guard.inspect("s") == {}
+
+
+def test_session_without_a_start_time_starts_with_its_first_timed_event(tmp_path: Path) -> None:
+    """Recordings whose head has no time."""
+    rule = "{when: \"session.elapsed >= duration('5s')\", message: m}"
+    (tmp_path / "late.yaml").write_text(f"policyguard: 1\nname: late\nrules: {{late: {rule}}}\n")
+    guard = ReplayGuard(compile_policy(tmp_path / "late.yaml"))
+    session = guard.start_session(SessionStarted("s", None))
+    assert session.check(_call(1)).allowed
+    assert session.check(_call(5)).allowed
+    assert not session.check(_call(6)).allowed

@@ -129,6 +129,14 @@ def test_a_journal_without_an_anchor_is_as_old_as_its_last_line(tmp_path: Path) 
     assert list(setup.anchors.notes()) == []  # nothing was anchored, so nothing is missing
 
 
+def test_a_journal_of_one_line_is_as_old_as_that(tmp_path: Path) -> None:
+    setup = JournalSetup(tmp_path)
+    setup.write(SessionStarted("a", BEGIN))
+    setup.anchors.delete("a")
+    setup.restart()
+    assert prune(setup, before=BEGIN + 1).deleted == (setup.journal.path_of("a"),)
+
+
 def test_keyed_journals_need_their_key(tmp_path: Path) -> None:
     setup = JournalSetup(tmp_path, key=b"k" * 32)
     write_closed(setup, "a")

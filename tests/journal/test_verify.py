@@ -120,6 +120,11 @@ def test_any_field_of_any_line_that_was_edited(setup: JournalSetup) -> None:
             lambda ls: [*ls[:4], b"no event\n", *ls[5:]], [("edited", 5)], id="a line overwritten"
         ),
         pytest.param(
+            lambda ls: [*ls[:4], b"no event\n", *ls[6:]],
+            [("edited", 5), ("dropped", 6)],
+            id="a line overwritten and the next dropped",
+        ),
+        pytest.param(
             lambda ls: [*ls[:3], ls[4], ls[3], *ls[5:]],
             [("reordered", 5)],
             id="two lines swapped",

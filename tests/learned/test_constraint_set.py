@@ -133,6 +133,25 @@ def test_region_holds_points_dominating_enough_failures(
     assert _banned_region(constraints, config) == expected
 
 
+def test_constraint_counts_what_taught_and_what_confirmed_it() -> None:
+    constraints = _constraint_set()
+    _learn(constraints, _learn_settings(2), [_failure()] * 5)
+    assert [constraint.count for constraint in constraints] == [5]
+
+
+def test_redundant_point_makes_room_for_one_that_bans_more() -> None:
+    constraints, config = _constraint_set(), _learn_settings(1, "up")
+    last = {"depth": 2 * MAX_POINTS, "width": 0}
+    frontier = [
+        {"depth": 2 * number, "width": 2 * (MAX_POINTS - number)}
+        for number in range(MAX_POINTS - 1)
+    ]
+    redundant = {"depth": 0, "width": 2 * MAX_POINTS + 1}
+    _learn(constraints, config, [_failure(point=one) for one in (*frontier, redundant, last)])
+    assert _is_banned(constraints, config, last)
+    assert all(_is_banned(constraints, config, one) for one in (*frontier, redundant))
+
+
 @settings(deadline=None)
 @given(size=st.integers(1, 6), corroborate=st.integers(2, 3), data=st.data())
 def test_failures_of_one_batch_count_once(size: int, corroborate: int, data: st.DataObject) -> None:
@@ -532,3 +551,13 @@ def test_failing_learn_key_does_not_affect_other_sections(tmp_path: Path) -> Non
     recorded = session.record(session.check("tool", {"n": 2}), result="fine")
     assert [error.id for error in recorded.errors] == ["learn"]
     assert not session.check("tool", {"n": 1}).allowed, "that section has its own key"
+
+
+@pytest.mark.parametrize("reset", [True, False])
+@pytest.mark.parametrize("changed", [True, False])
+def test_constraint_ends_with_a_change_only_if_it_resets(reset: bool, changed: bool) -> None:
+    constraints, config = _constraint_set(), _learn_settings(reset=reset)
+    _learn(constraints, config, [_failure()])
+    (constraint,) = constraints
+    checked = constraints.check(constraint, config, None, changed=changed, at=None, probe_timeout=0)
+    assert checked.refused is not (reset and changed)

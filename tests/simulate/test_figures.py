@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -470,3 +471,13 @@ def test_entries_in_observe_mode_refuse_nothing_in_an_observe_replay(tmp_path: P
             replay.add(found)
         figures = replay.finish()
         assert figures.effects.block == 1, observe
+
+
+def test_cost_after_the_first_refusal_is_summed(tmp_path: Path) -> None:
+    calls = [read("/a", cost=1.0), read("/secret", cost=2.0), read("/b", cost=4.0)]
+    *begun, last_call, closed = lines("s", calls)
+    spent = [json.dumps({"event": "spent", "session": "s", "cost": cost}) for cost in (16.0, 8.0)]
+    trace = write(tmp_path / "t.jsonl", [*begun[:4], spent[0], *begun[4:], spent[1], last_call])
+    trace.write_text(f"{trace.read_text()}{closed}\n")
+    (run,) = _replayed(trace, NO_SECRETS).sessions
+    assert run.cost_after_first_refusal == 2.0 + 4.0 + 8.0

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from policyguard import Guard
 from policyguard.model.effect import Effect
+from policyguard.model.event import Completed
 from policyguard.report.replay.figures import CallFigures
 from policyguard.simulate import Replay, ReportSize, load
+from policyguard.simulate.redacted import PartialEvaluator
 from policyguard.traces import Reader
 from tests.examples import examples
 
@@ -131,6 +133,49 @@ def test_a_recorded_refusal_for_unknown_reasons_does_not_count(tmp_path: Path) -
     known, hidden = _both(tmp_path, calls, text, secret)
     assert known == ["block", "block", "allow"]
     assert hidden == ["unknown"] * 3
+
+
+@pytest.mark.parametrize("observe", [True, False])
+def test_an_unknown_refusal_leaves_later_calls_certain_if_nothing_is_refused(
+    tmp_path: Path, *, observe: bool
+) -> None:
+    text = "rules: {r: {tools: [send_email], when: has(call.args.to)}}"
+    calls: list[Call] = [MAILS[0], ("list", {}, "x")]
+    _, hidden = _both(tmp_path, calls, text, text, observe=observe)
+    assert hidden == ["unknown", "allow" if observe else "unknown"]
+
+
+@pytest.mark.parametrize("flags", ["non_advancing", "harness"])
+@pytest.mark.parametrize("flagged", [True, False])
+@pytest.mark.parametrize("ok", [True, False, None])
+def test_a_redacted_flag_of_a_result_makes_later_decisions_uncertain(
+    tmp_path: Path, flags: str, *, flagged: bool, ok: bool | None
+) -> None:
+    text = f"outcomes: {{meta: {{{flags}: [x/flag]}}}}"
+    results = PartialEvaluator(load(policy(tmp_path / "p.yaml", text))).results
+    recorded = {"harness": {"harness_flagged": True}, "non_advancing": {"advancing": False}}
+    given = recorded[flags] if flagged else {}
+    assert results.is_undecidable(Completed("s", 1, "c1", ok=ok, **given)) is flagged
+
+
+def test_failures_that_the_recording_blamed_on_the_harness_refuse_nothing_for_certain(
+    tmp_path: Path,
+) -> None:
+    text = "outcomes: {meta: {harness: [x/infra]}}\nlimits: {default: {failures: {max: 2}}}\n"
+    timelines = []
+    for kept in ("keep", "hash"):
+        recording = policy(
+            tmp_path / f"{kept}.yaml", f"{text}journal: {{args: {kept}, results: {kept}}}"
+        )
+        with Guard.load(recording, store=tmp_path / kept / "store.db") as guard:
+            session = guard.session("s")
+            for _ in range(4):
+                decision = session.check("fetch", {"n": 1})
+                session.record(decision, error="down", meta={"x/infra": True})
+            session.end()
+        (trace,) = (tmp_path / kept / "journal").iterdir()
+        timelines.append([call.effect for call in _timeline(trace, text)])
+    assert timelines == [["allow"] * 4, ["allow"] + ["unknown"] * 3]
 
 
 def test_the_refusals_limit_alone_refuses_nothing(tmp_path: Path) -> None:

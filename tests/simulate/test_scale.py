@@ -326,6 +326,17 @@ def test_a_policy_that_reaches_beyond_sessions_is_replayed_in_order(tmp_path: Pa
     assert [run.first_refusal for run in figures.sessions] == [None, 1, 0, 0]
 
 
+def test_progress_adds_up_to_the_size_of_the_files(tmp_path: Path) -> None:
+    traces = [
+        write(tmp_path / f"{name}.jsonl", lines(name, [read("/a"), read("/b")])) for name in "ab"
+    ]
+    job = Job(policies=("core",), files=tuple(traces))
+    done: list[int] = []
+    run_job(job, JobInputs.load(job), lambda new_bytes, events: done.append(new_bytes))
+    texts = [line for trace in traces for line in trace.read_bytes().splitlines()]
+    assert sum(done) == sum(map(len, texts))
+
+
 # Interrupts.
 
 

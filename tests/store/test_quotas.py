@@ -266,6 +266,17 @@ def test_expired_keys_make_room(store: Store) -> None:
     assert [usage_at(store, quota, 96) for quota in remaining] == [0, 1, 1]
 
 
+def test_keys_that_have_not_expired_keep_their_usage(store: Store) -> None:
+    spec = QuotaSpec(limit=3, max_keys=2, within=10)
+    first, second, third = (
+        store.quotas.open(QuotaKey("b", f"p\x1f{number}", "p"), spec) for number in range(3)
+    )
+    assert try_charge(store, first, at=1)
+    assert try_charge(store, second, at=5)
+    assert not try_charge(store, third, at=8)
+    assert usage_at(store, first, 8) == usage_at(store, second, 8) == 1
+
+
 def test_a_closed_quota_returns_its_lease_and_can_be_used_again(store: Store) -> None:
     one, two = open_quotas(store, 2, QuotaSpec(limit=1000))
     assert sum(try_charge(store, one) for _ in range(10)) == 10
@@ -297,6 +308,15 @@ def test_a_reservation_too_large_to_count_is_an_error(store: Store) -> None:
     assert usage_at(store, two) == 5
     assert try_charge(store, one, 5)
     assert usage_at(store, two) == 10
+
+
+def test_a_failed_charge_of_several_reserves_nothing(store: Store) -> None:
+    spec = QuotaSpec(limit=10**30, reserves=True)
+    one, two = open_quotas(store, 1, spec)[0], store.quotas.open(QuotaKey("c", "p", "p"), spec)
+    assert try_charge(store, one, 5)
+    with pytest.raises(OverflowError):
+        store.quotas.try_charge_all([(one, 7), (two, 10**20)], 1)
+    assert usage_at(store, open_quotas(store, 1, spec)[0]) == 5
 
 
 def test_threads_with_a_quota_each(store: Store) -> None:

@@ -615,3 +615,18 @@ def test_a_store_of_an_earlier_boot_may_be_older(
     monkeypatch.setattr(commit_count, "_boot_digest", lambda: b"another boot")
     with closing(SqliteStore(path, caps=CAPS)) as store:
         assert [key for _, key, _ in store.evidence.list()] == ["a"]
+
+
+def test_a_read_does_not_show_that_the_lock_is_gone(tmp_path: Path) -> None:
+    """Until a write succeeds, the next one waits only briefly."""
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS, timeout=0.05)
+    fill(store, 1)
+    other = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    with other.transaction():
+        with pytest.raises(StoreError, match="locked"):
+            fill(store, 1)
+        with store._database.transaction(write=False):
+            pass
+        assert store._database._is_locked
+    fill(store, 1)
+    assert not store._database._is_locked

@@ -121,6 +121,15 @@ def test_call_whose_coroutine_is_closed_stays_counted(session: Session, close: b
     assert not session.check("send", {"n": 3})
 
 
+def test_call_whose_loop_is_closed_is_reported(session: Session, log: EventLog) -> None:
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(session.arun("timed", {}, lambda: asyncio.sleep(60)))
+    loop.run_until_complete(asyncio.sleep(0.1))
+    loop.close()
+    task.get_coro().close()
+    assert type(log.events[-1]) is Completed
+
+
 def test_reserve_and_estimate_are_kept(session: Session) -> None:
     run_interrupted(session, "pay", 1, SystemExit)
     decision = session.check("pay", {"n": 2}, estimate={"cost": 5})

@@ -89,6 +89,13 @@ def test_a_budget_of_all_calls_is_varied_and_not_duplicated(tmp_path: Path) -> N
     assert found["budgets/web"].options[1].entry == {"tools": ["web"], "calls": 6, "per": "session"}
 
 
+def test_new_budgets_fit_nearly_all_runs_or_more_than_the_longest() -> None:
+    space = build_search_space(load("core"), {"session": range(1, 101), "turn": [2]})
+    axis = next(one for one in space if one.id == "budgets/calls-per-session")
+    values = [dict(one.setting).get("calls") for one in axis.options]
+    assert values == [None, 200, 150, 125, 100, 98, 95, 90]
+
+
 def test_entries_that_are_off_or_observed_are_not_varied(tmp_path: Path) -> None:
     text = "limits: {default: {repeat: none, failures: {max: 4, mode: observe}}}"
     assert set(_axes(policy(tmp_path / "p.yaml", text))) == {

@@ -209,21 +209,24 @@ class CallPipeline(KnownCalls):
         `reported` is what the host named the call by: `UnknownCallError` if it names none, or was
         decided by another guard.
         """
-        guard = self._guard
+        guard, state = self._guard, self._state
         with guard._lock:
-            attempt = None if self.closed else self._state.find_unreported(event.call)
+            attempt = None if self.closed else state.in_flight.get(event.call)
+            if attempt is None and not self.closed:
+                attempt = state.find_unreported(event.call)
             if attempt is None:
                 if reported is not None:
                     self.require_known(event.call)
                 outcome = guard._evaluator.outcome_classifier.classify(event, None, None)
                 errors = (EvalError("session/closed", self.closed_reason),) if self.closed else ()
-                if not self.closed and self._state.has_forgotten_calls:
+                if not self.closed and state.has_forgotten_calls:
                     errors = (decisions.FORGOTTEN_CALL,)
                 return Recorded(outcome=outcome, errors=errors, counted=False)
-            if type(reported) is Decision:
-                self._require_same(attempt, reported)
+            fingerprint = attempt.exact_fingerprint or attempt.fingerprint
+            if type(reported) is Decision and reported.fingerprint != fingerprint:
+                self._refuse_other(reported)
             evaluator, evaluator_state = guard._evaluator, guard._state.evaluator_state
-            result = evaluator.evaluate_result(attempt, event, self._state.clamp_time(event.at))
+            result = evaluator.evaluate_result(attempt, event, state.clamp_time(event.at))
             if attempt.is_given_up:
                 attempt.errors = (*attempt.errors, decisions.LATE_RESULT)
             observations = () if attempt.is_reduced else guard._state.observe(result)
@@ -272,8 +275,12 @@ class CallPipeline(KnownCalls):
         with self._guard._lock:
             self.require_known(event.call)
             attempt = self._state.in_flight.get(event.call)
-            if attempt is not None and type(decision) is Decision:
-                self._require_same(attempt, decision)
+            if (
+                attempt is not None
+                and type(decision) is Decision
+                and decision.fingerprint != attempt.approval_fingerprint
+            ):
+                self._refuse_other(decision)
             if self.closed:
                 return
             refunds = negate_charges(attempt.charges) if attempt is not None else ()

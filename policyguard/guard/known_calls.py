@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.evaluation import Evaluation
@@ -80,13 +80,12 @@ class KnownCalls:
             reason = "it has been reported, or was never admitted"
         raise UnknownCallError(f"no call `{id_}` in session `{self._state.id}`: {reason}")
 
-    def _require_same(self, attempt: Attempt, decision: Decision) -> None:
+    def _refuse_other(self, decision: Decision) -> NoReturn:
         """Raise `UnknownCallError` for a decision on another call with this id and session."""
-        if decision.fingerprint != (attempt.exact_fingerprint or attempt.fingerprint):
-            raise UnknownCallError(
-                f"call `{decision.id}` in session `{decision.session}` is another call: this "
-                "decision was made by another guard; report it there"
-            )
+        raise UnknownCallError(
+            f"call `{decision.id}` in session `{decision.session}` is another call: this "
+            "decision was made by another guard; report it there"
+        )
 
     def suspend(self) -> None:
         """Refuse all calls until `resume`, and count no results."""

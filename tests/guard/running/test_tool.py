@@ -125,7 +125,7 @@ def positional_only(amount: int, /, **kwargs: Any) -> None: ...
             variadic,
             (1,),
             {"args": 3, "kwargs": 4, "amount": 9},
-            {"args": (1,), "amount": 9, "kwargs": {"args": 3, "kwargs": 4}},
+            {"args": [1], "amount": 9, "kwargs": {"args": 3, "kwargs": 4}},
         ),
         (
             positional_only,

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, repeat
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -20,7 +20,7 @@ from policyguard.model.errors import ArgumentsError, NonPlainArgumentsError
 
 _pack = msgspec.msgpack.Encoder(order="deterministic").encode
 _ATOMIC_CLASSES = frozenset({str, int, bool, type(None)})
-_SCALAR_CLASSES = _ATOMIC_CLASSES | {float}
+_CONTAINER_CLASSES = frozenset({dict, list, tuple})
 _DIGEST_SIZE = 12
 """Bytes of a fingerprint. A million sessions of a thousand calls collide by chance once in 10¹¹
 times, and without the key no collision can be constructed."""
@@ -31,6 +31,7 @@ _MAX_TOLERANT_INT = 2**1023
 _MAX_TOLERANT_NUMBERS = 64
 """Numbers of one call that may vary; with more of them, all are compared exactly."""
 _TOO_DEEP = "they are nested deeper than Python can read"
+_TOO_LARGE = "they are larger than {} bytes"
 _MAX_SHOWN_PATH_LENGTH = 80
 """Characters of a path in a message."""
 
@@ -74,6 +75,7 @@ class Fingerprinter:
         self._fold_all = _WILDCARD in fold
         self._kept_classes = _ATOMIC_CLASSES - {str} if self._fold_all else _ATOMIC_CLASSES
         self._special_names = self._ignore | self._fold
+        self._special_keys = frozenset(_key_suffixes(self._special_names))
         self._tolerance = {
             name: share for name, share in sorted(tolerance.items()) if name != _WILDCARD
         }
@@ -98,28 +100,30 @@ class Fingerprinter:
         The lists and objects in `args` are replaced by copies, so that their owner cannot change
         them any more. Few calls have any, and most pay nothing for it. Raises `NotJsonError` with
         the reason, and `NonPlainArgumentsError` for arguments that are JSON but not of Python's own
-        types.
+        types. The time this takes is bounded by `size`, even if containers share their items.
         """
         normalized: Any = args
         kept_classes, names = self._kept_classes, self._special_names
         try:
             for name, value in args.items():
                 if type(value) not in kept_classes or name in names:
-                    normalized = self._normalize(args, 1, "")
-                    if normalized != args:
-                        self.fingerprint_value((tool, server, args))  # checks the dropped ones, too
-                    _copy_containers(args)
+                    special: list[object] = []
+                    self._copy_items(args, 1, self._max_size - len(args), special)
+                    if special or self._fold_all:
+                        normalized = self._normalize(args, "")
+                        if normalized != args:  # check what was dropped, too
+                            self.fingerprint_value((tool, server, args))
                     break
             if self._has_tolerance:
                 return self._fingerprint_tolerant(tool, server, normalized)
             return self.fingerprint_value((tool, server, normalized)), "", ()
         except (_NonPlainValueError, TypeError):  # TypeError: MessagePack keys are strings
-            opaque: list[str] = []
+            conversion = _PlainConversion(self._ignore, self._max_depth, self._max_size)
             try:
-                plain = self._to_plain(args, 1, "", opaque)
+                plain = conversion.convert(args)
             except RecursionError:
                 raise NotJsonError(_TOO_DEEP) from None
-            raise NonPlainArgumentsError(plain, opaque) from None
+            raise NonPlainArgumentsError(plain, conversion.opaque) from None
         except RecursionError:
             raise NotJsonError(_TOO_DEEP) from None
 
@@ -156,7 +160,7 @@ class Fingerprinter:
         except RecursionError:
             raise NotJsonError(_TOO_DEEP) from None
         if len(packed) > self._max_size:
-            raise NotJsonError(f"they are larger than {self._max_size} bytes")
+            raise NotJsonError(_TOO_LARGE.format(self._max_size))
         hasher.update(packed)
         return hasher.hexdigest()
 
@@ -197,44 +201,84 @@ class Fingerprinter:
             ]
         return value
 
-    def _normalize(self, value: Any, depth: int, path: str) -> Any:
-        """Check that a value is JSON; drop ignored arguments and fold folded ones."""
+    def _copy_items(self, container: Any, depth: int, room: int, special: list[object]) -> int:
+        """Replace the lists and objects in a container by copies, at any depth.
+
+        Checks classes, depth and size on the way: a list with more items than `room` is not read.
+        Returns the room that is left. What needs `_normalize` is added to `special`.
+        """
+        is_list = container.__class__ is list
+        if not (is_list or self._special_keys.isdisjoint(container)):
+            special.append(container)
+        for place, value in enumerate(container) if is_list else container.items():
+            if place.__class__ is not str and not is_list:
+                raise _NonPlainValueError
+            kind = value.__class__
+            if kind in _ATOMIC_CLASSES:
+                continue
+            if kind is float:
+                if not isfinite(value):
+                    special.append(value)  # `_normalize` says where it is
+                continue
+            if kind not in _CONTAINER_CLASSES:
+                raise _NonPlainValueError
+            if depth >= self._max_depth:
+                raise NotJsonError(f"they are nested deeper than {self._max_depth} levels")
+            room -= len(value)
+            if room < 0:
+                raise NotJsonError(_TOO_LARGE.format(self._max_size))
+            container[place] = copy = [*value] if kind is tuple else value.copy()
+            if copy:
+                room = self._copy_items(copy, depth + 1, room, special)
+        return room
+
+    def _normalize(self, value: Any, path: str) -> Any:
+        """Drop ignored arguments and fold folded ones, in arguments that have been copied."""
         kind = value.__class__
         if kind in _ATOMIC_CLASSES:
             return _fold_text(value) if self._fold_all else value
         if kind is float:
-            if not math.isfinite(value):
+            if not isfinite(value):
                 raise NotJsonError(f"{_quote_path(path)} is {value}, which is not JSON")
             return value
-        if depth > self._max_depth:
-            raise NotJsonError(f"they are nested deeper than {self._max_depth} levels")
-        if kind is dict:
-            result = {}
-            for name, item in value.items():
-                if name.__class__ is not str:
-                    raise _NonPlainValueError
-                inner = f"{path}.{name}" if path else name
-                normalized = self._normalize(item, depth + 1, inner)  # ignored ones must be JSON
-                if name in self._ignore or inner in self._ignore:
-                    continue
-                if name in self._fold or inner in self._fold:
-                    normalized = _fold_text(normalized)
-                result[name] = normalized
-            return result
-        if kind is list or kind is tuple:
-            return [self._normalize(item, depth + 1, path) for item in value]
-        raise _NonPlainValueError
+        if kind is list:
+            return [self._normalize(item, path) for item in value]
+        result = {}
+        for name, item in value.items():
+            inner = f"{path}.{name}" if path else name
+            normalized = self._normalize(item, inner)  # ignored ones must be JSON
+            if name in self._ignore or inner in self._ignore:
+                continue
+            if name in self._fold or inner in self._fold:
+                normalized = _fold_text(normalized)
+            result[name] = normalized
+        return result
 
-    def _to_plain(self, value: Any, depth: int, path: str, opaque: list[str]) -> Any:
-        """Convert a value to the types that JSON decoding returns; add the paths of opaque ones.
 
-        An ignored one makes no difference, and is left out.
-        """
+class _PlainConversion:
+    """A conversion of arguments to the types that JSON decoding returns.
+
+    `opaque` holds the paths of opaque arguments. An ignored one makes no difference, and is left
+    out.
+    """
+
+    def __init__(self, ignore: frozenset[str], max_depth: int, max_size: int) -> None:
+        self.opaque: list[str] = []
+        self._ignore = ignore
+        self._max_depth = max_depth
+        self._max_size = max_size
+        self._room = max_size
+
+    def convert(self, value: Any, depth: int = 1, path: str = "") -> Any:
+        """Return a value in plain types. Raises `NotJsonError`, and `RecursionError`."""
+        self._room -= 1  # each value takes a byte at least
+        if self._room < 0:
+            raise NotJsonError(_TOO_LARGE.format(self._max_size))
         if value.__class__ in _ATOMIC_CLASSES:
             return value
         if isinstance(value, str):
             if value.__class__ is OpaqueText and not self._ignores(path):
-                opaque.append(_quote_path(path))
+                self.opaque.append(_quote_path(path))
             return str.__str__(value)  # an enum's own `str` is its name
         from numbers import Integral, Real  # imported only for arguments that are not plain
 
@@ -254,11 +298,11 @@ class Fingerprinter:
                     raise NotJsonError(f"a key is a Python `{type(name).__name__}`, not a string")
                 inner = f"{path}.{name}" if path else name
                 if name.__class__ is OpaqueText and not self._ignores(path):
-                    opaque.append(_quote_path(path))
-                result[str.__str__(name)] = self._to_plain(item, depth + 1, inner, opaque)
+                    self.opaque.append(_quote_path(path))
+                result[str.__str__(name)] = self.convert(item, depth + 1, inner)
             return result
         if isinstance(value, (list, tuple)):
-            return [self._to_plain(item, depth + 1, path, opaque) for item in value]
+            return [self.convert(item, depth + 1, path) for item in value]
         raise NotJsonError(f"{_quote_path(path)} is a Python `{type(value).__name__}`, not JSON")
 
     def _ignores(self, path: str) -> bool:
@@ -280,11 +324,12 @@ def _keyed_hash(key: bytes, kind: bytes) -> hashlib.blake2b:
     return hashlib.blake2b(digest_size=_DIGEST_SIZE, salt=derived[:16], person=derived[16:])
 
 
-def _copy_containers(args: dict[str, Any]) -> None:
-    """Replace mutable arguments by copies, because their owner may change them."""
-    for name, value in args.items():
-        if value.__class__ not in _SCALAR_CLASSES:
-            args[name] = msgspec.to_builtins(value)
+def _key_suffixes(names: Iterable[str]) -> Iterator[str]:
+    """Yield what a key of an object may be for its path to be one of `names`: `a.b` and `b`."""
+    for name in names:
+        parts = name.split(".")
+        for count in range(len(parts)):
+            yield ".".join(parts[count:])
 
 
 def _quote_path(path: str) -> str:

@@ -91,19 +91,25 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         self.remembers_calls = self.reads_counts or context.reads_previous
         self.reads_call_details = context.reads_previous or context.extract_targets is not None
 
-    def prepare(self, attempt: Attempt) -> BoundPlan:
-        """Classify a call. Raise `ArgumentsError` for arguments that cannot be evaluated."""
-        session = attempt.session
-        tool, server, at = attempt.tool, attempt.server, attempt.at
-        if at is not None and session.now is not None and at < session.now:
-            attempt.at = session.now
+    def identify_call(self, attempt: Attempt) -> CallIdentity:
+        """Return a call's identity; its arguments become plain. Raise `ArgumentsError`."""
         try:
-            fingerprint, loose, numbers = self.identify(tool, server, attempt.args)
+            return self.identify(attempt.tool, attempt.server, attempt.args)
         except NonPlainArgumentsError as error:
             attempt.args = error.plain
             for path in error.opaque:
                 attempt.add_error(OPAQUE, _OPAQUE_REASON.format(path))
-            fingerprint, loose, numbers = self.identify(tool, server, attempt.args)
+            return self.identify(attempt.tool, attempt.server, attempt.args)
+
+    def prepare(self, attempt: Attempt, identity: CallIdentity | None = None) -> BoundPlan:
+        """Classify a call. Without its `identity`, raise what `identify_call` does."""
+        session = attempt.session
+        tool, server, at = attempt.tool, attempt.server, attempt.at
+        if at is not None and session.now is not None and at < session.now:
+            attempt.at = session.now
+        if identity is None:
+            identity = self.identify_call(attempt)
+        fingerprint, loose, numbers = identity
         if loose:
             attempt.loose_fingerprint, attempt.numbers = loose, numbers
             attempt.exact_fingerprint = fingerprint

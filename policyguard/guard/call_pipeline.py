@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.charges import grant_charge, negate_charges, parent_charges
 from policyguard.evaluator.evaluation import ALLOWED, GuardMode
+from policyguard.evaluator.evaluator import CallIdentity, Evaluator
 from policyguard.evaluator.session_state import SessionState
 from policyguard.evaluator.transitions import admit as admit_call
 from policyguard.evaluator.transitions import complete as complete_call
@@ -58,20 +59,35 @@ class CallPipeline(KnownCalls):
         self._is_unreported_noted = False
 
     def check(
-        self, attempt: Attempt, admit: bool, invalid_reason: str = "", mode: GuardMode | None = None
+        self,
+        attempt: Attempt,
+        admit: bool,
+        invalid_reason: str = "",
+        mode: GuardMode | None = None,
+        *,
+        requires_new: bool = False,
     ) -> Decision:
         """Decide on an attempt; with `admit`, count it if allowed, and record it if refused.
 
         `invalid_reason` says why its arguments cannot be checked, if that is known. `mode` is by
-        default the guard's.
+        default the guard's. With `requires_new`, `ValueError` if the host's id of the call is that
+        of a call in flight.
         """
         guard, state = self._guard, self._state
         evaluator = guard._evaluator
         if mode is None:
             mode = guard._mode
         guard_state, bound_plan = guard._state, None
+        identity: CallIdentity | None = None
+        try:  # before the lock: other threads must not wait for large arguments
+            identity = evaluator.identify(attempt.tool, attempt.server, attempt.args)
+        except Exception:  # noqa: BLE001 - a defect shows below again, where the policy says what it means
+            with suppress(Exception):
+                identity, invalid_reason = _identify_odd(evaluator, attempt)
         ancestor_events: list[ChildCharged] | None = None
         with guard._lock:
+            if requires_new and self.resolve_host_call(attempt.host_call, in_flight_only=True):
+                raise ValueError(f"call `{attempt.host_call}` is in flight: report it first")
             if admit:
                 if guard._latest_session != state.id:
                     guard._mark_used(state.id)
@@ -88,7 +104,7 @@ class CallPipeline(KnownCalls):
                         attempt, invalid_reason, observe=mode.observe
                     )
                 else:
-                    bound_plan = evaluator.prepare(attempt)  # a plan lets it be admitted
+                    bound_plan = evaluator.prepare(attempt, identity)  # a plan lets it be admitted
                     constraint_sync = guard._constraint_sync
                     if constraint_sync is not None and monotonic() >= constraint_sync.next_poll:
                         constraint_sync.poll()
@@ -324,6 +340,14 @@ class CallPipeline(KnownCalls):
                 guard._state.fold(event)
             finally:
                 guard._end_session(event)
+
+
+def _identify_odd(evaluator: Evaluator, attempt: Attempt) -> tuple[CallIdentity | None, str]:
+    """Return the identity of a call with odd arguments, or why there is none."""
+    try:
+        return evaluator.identify_call(attempt), ""
+    except ArgumentsError as error:
+        return None, str(error)
 
 
 def _reverse(event: ChildCharged) -> ChildCharged:

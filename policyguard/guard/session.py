@@ -162,12 +162,8 @@ class Session(SessionLifetime):
         if context:
             set_context(attempt, self.guard._evaluator.check_tags, **context)
         attempt.split_tool_name()
-        if not attempt.host_call:
-            return self._pipeline.check(attempt, admit, invalid_reason)
-        with self.guard._lock:
-            if self._pipeline.resolve_host_call(attempt.host_call, in_flight_only=True):
-                raise ValueError(f"call `{attempt.host_call}` is in flight: report it first")
-            return self._pipeline.check(attempt, admit, invalid_reason)
+        requires_new = bool(attempt.host_call)
+        return self._pipeline.check(attempt, admit, invalid_reason, requires_new=requires_new)
 
     def record(
         self,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import time
 from typing import Any
 
 import msgspec
@@ -213,3 +215,64 @@ def test_values_and_texts_have_different_fingerprints() -> None:
     assert one.fingerprint_value(5) != one.fingerprint_text(msgspec.msgpack.encode(5).decode())
     large = 2**70  # hashed as JSON
     assert one.fingerprint_value(large) != one.fingerprint_text(json.dumps(large))
+
+
+def shared_lists(levels: int) -> Any:
+    """Return lists that share their items: few objects, 2 ** `levels` values."""
+    value: Any = [0]
+    for _ in range(levels):
+        value = [value, value]
+    return value
+
+
+class OddList(list):  # type: ignore[type-arg]
+    """A list that is not of Python's own type, and so is converted."""
+
+
+@pytest.mark.parametrize("settings", [{}, {"fold": ("*",)}, {"tolerance": {"*": 0.1}}])
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"a": [1] * 5_000_000},
+        {"a": shared_lists(40)},
+        {"a": {"b": shared_lists(40)}, "c": 1.5},
+        {"a": OddList([shared_lists(40)])},
+    ],
+)
+def test_what_is_too_large_is_not_read(args: dict[str, Any], settings: dict[str, Any]) -> None:
+    started = time.process_time()
+    with pytest.raises(NotJsonError, match="larger than 1048576 bytes"):
+        fingerprinter_with(depth=64, **settings).fingerprint_call("t", "", args)
+    assert time.process_time() - started < 8
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "is_ignored"),
+    [
+        ("n", {"n": 1}, True),
+        ("n", {"a": {"n": 1}}, True),
+        ("n", {"a": [{"b": {"n": 1}}]}, True),
+        ("a.n", {"a": {"n": 1}}, True),
+        ("a.n", {"a": [[{"n": 1}]]}, True),
+        ("a.n", {"a.n": 1}, True),
+        ("a.b.n", {"a": {"b.n": 1}}, True),
+        ("a.b.n", {"a.b": {"n": 1}}, True),
+        ("a.n", {"b": {"n": 1}}, False),
+        ("a.n", {"b": {"a": {"n": 1}}}, False),
+    ],
+)
+def test_a_name_ignores_an_argument(name: str, args: dict[str, Any], is_ignored: bool) -> None:
+    other = json.loads(json.dumps(args).replace("1", "2"))
+    assert same(fingerprinter_with(ignore=(name,)), args, other) is is_ignored
+
+
+def test_the_owner_of_arguments_cannot_change_them() -> None:
+    inner: dict[str, Any] = {"list": [[1], (2, [3])], "float": 1.5}
+    args = {"a": inner, "b": inner["list"]}
+    expected = copy.deepcopy(args)
+    fingerprinter_with().fingerprint_call("t", "", args)
+    inner["list"][0].append(7)
+    inner["list"][1][1].append(7)
+    inner["new"] = 1
+    plain = json.loads(json.dumps(expected))
+    assert json.loads(json.dumps(args)) == plain

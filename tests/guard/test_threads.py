@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import threading
+from collections import UserDict
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -240,3 +243,21 @@ def test_fork_does_not_deadlock_with_guards_that_call_each_other(tmp_path: Path)
         assert _check_in_forked_child(two, "child") == 0
     thread.join(20)
     assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("options", [{}, {"call": "own"}, {"server": "s"}])
+@pytest.mark.parametrize("args", [{"a": [[1]]}, {"a": Path}, {"a": math.nan}, {"a": UserDict()}])
+def test_arguments_are_read_outside_the_lock(
+    args: dict[str, Any], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard = Guard.load("core")
+    identify, held = guard._evaluator.identify, []
+
+    def note_lock(*call: Any) -> Any:
+        held.append(guard._lock._is_owned())  # type: ignore[attr-defined]
+        return identify(*call)
+
+    monkeypatch.setattr(guard._evaluator, "identify", note_lock)
+    guard.session("s").check("t", args, **options)
+    assert held
+    assert not any(held)

@@ -41,6 +41,26 @@ def parsed(source: str) -> Any:
     return shape(root)
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "f(a,)",
+        "a.f(b,)",
+        "a[b,]",
+        "f()[1,]",
+        "'a'[1,]",
+        "[a,,]",
+        "[,a]",
+        "(a,)",
+        "{,,}",
+        "[a],",
+        "a,",
+    ],
+)
+def test_a_comma_needs_an_item_after_it(source: str) -> None:
+    assert read(source)[0] is None
+
+
 A, B, C = (("Identifier", name, False) for name in "abc")
 
 
@@ -51,6 +71,14 @@ A, B, C = (("Identifier", name, False) for name in "abc")
         (".a", ("Identifier", "a", True)),
         ("a.`b-c`.d", ("Select", ("Select", A, "b-c"), "d")),
         ("a[1]", ("Index", A, ("Constant", 1))),
+        ("[a, b,]", ("ListLiteral", [A, B])),
+        ("[a // ]\n , // ,]\n ]", ("ListLiteral", [A])),
+        ("[',]',]", ("ListLiteral", [("Constant", ",]")])),
+        ("[,]", ("ListLiteral", [])),
+        ("{a: b,}", ("MapLiteral", [[A, B]])),
+        ("{a: [b,],}", ("MapLiteral", [[A, ("ListLiteral", [B])]])),
+        ("a in [b,]", ("Binary", "in", A, ("ListLiteral", [B]))),
+        ("f([a,], b)", ("Call", None, "f", [("ListLiteral", [A]), B])),
         ("a.f(b)", ("Call", A, "f", [B])),
         ("f()", ("Call", None, "f", [])),
         ("a + b * c", ("Binary", "+", A, ("Binary", "*", B, C))),

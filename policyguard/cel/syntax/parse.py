@@ -21,6 +21,7 @@ from policyguard.cel.syntax import ast
 from policyguard.cel.syntax.ast import Expr, Operator, Report, TextSpan
 from policyguard.cel.syntax.literals import QuotedName, read_literals
 from policyguard.cel.syntax.macros import MACROS, RESERVED_WORDS, Macro
+from policyguard.cel.syntax.trailing_commas import blank_trailing_commas
 from policyguard.cel.types.uint import INT_MAX, INT_MIN, UINT_MAX
 from policyguard.engines.operating_system import after_fork_in_child
 
@@ -99,7 +100,8 @@ def parse(source: str, report: Report) -> Expr | None:
         return None
     literals = read_literals(source, report)
     report_syntax = report if literals.is_complete else _ignore_problem
-    concrete = _parse_concrete_tree(source, literals.masked_source, report_syntax)
+    masked = blank_trailing_commas(literals.masked_source)
+    concrete = _parse_concrete_tree(source, masked, report_syntax)
     return None if concrete is None else _TreeBuilder(literals.values, report).build(concrete, 1)
 
 

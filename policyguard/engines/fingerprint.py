@@ -103,17 +103,20 @@ class Fingerprinter:
         types. The time this takes is bounded by `size`, even if containers share their items.
         """
         normalized: Any = args
-        kept_classes, names = self._kept_classes, self._special_names
+        kept_classes = self._kept_classes
         try:
-            for name, value in args.items():
-                if type(value) not in kept_classes or name in names:
-                    special: list[object] = []
-                    self._copy_items(args, 1, self._max_size - len(args), special)
-                    if special or self._fold_all:
-                        normalized = self._normalize(args, "")
-                        if normalized != args:  # check what was dropped, too
-                            self.fingerprint_value((tool, server, args))
+            is_plain = self._special_names.isdisjoint(args)
+            for value in args.values():
+                if type(value) not in kept_classes:
+                    is_plain = False
                     break
+            if not is_plain:
+                special: list[object] = []
+                self._copy_items(args, 1, self._max_size - len(args), special)
+                if special or self._fold_all:
+                    normalized = self._normalize(args, "")
+                    if normalized != args:  # check what was dropped, too
+                        self.fingerprint_value((tool, server, args))
             if self._has_tolerance:
                 return self._fingerprint_tolerant(tool, server, normalized)
             return self.fingerprint_value((tool, server, normalized)), "", ()
@@ -207,13 +210,13 @@ class Fingerprinter:
         Checks classes, depth and size on the way: a list with more items than `room` is not read.
         Returns the room that is left. What needs `_normalize` is added to `special`.
         """
-        is_list = container.__class__ is list
+        is_list = type(container) is list
         if not (is_list or self._special_keys.isdisjoint(container)):
             special.append(container)
         for place, value in enumerate(container) if is_list else container.items():
-            if place.__class__ is not str and not is_list:
+            if type(place) is not str and not is_list:
                 raise _NonPlainValueError
-            kind = value.__class__
+            kind = type(value)
             if kind in _ATOMIC_CLASSES:
                 continue
             if kind is float:

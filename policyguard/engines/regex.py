@@ -99,7 +99,16 @@ class RegexSet:
     beginning or end, and a tool's output may have any length.
     """
 
-    __slots__ = ("_canary", "_head", "_max_length", "_patterns", "_set", "_single_regexes", "_tail")
+    __slots__ = (
+        "_canary",
+        "_head",
+        "_max_length",
+        "_parts",
+        "_patterns",
+        "_set",
+        "_single_regexes",
+        "_tail",
+    )
 
     def __init__(
         self,
@@ -111,8 +120,9 @@ class RegexSet:
     ) -> None:
         """Compile `patterns`; raise `RegexError` for the first invalid one.
 
-        `memory` is RE2's budget for the automaton in bytes. With less, more texts are searched
-        pattern by pattern, with the same results.
+        `memory` is RE2's budget for the automaton in bytes. Patterns that need more are searched in
+        several passes, and with little memory more texts are searched pattern by pattern; the
+        results are the same.
         """
         self._patterns = tuple(patterns)
         self._head = head
@@ -121,8 +131,17 @@ class RegexSet:
         self._canary = len(self._patterns)
         self._set: Any = _compile_set(patterns, memory)
         self._single_regexes: tuple[Regex, ...] = ()
-        if self._set is None:
+        self._parts: tuple[RegexSet, ...] = ()
+        if self._set is not None:
+            return
+        if len(patterns) < 2:
             self._compile_singly()
+        else:
+            half = len(patterns) // 2
+            self._parts = tuple(
+                RegexSet(part, head=head, tail=tail, memory=memory)
+                for part in (patterns[:half], patterns[half:])
+            )
 
     def __len__(self) -> int:
         return len(self._patterns)
@@ -143,6 +162,12 @@ class RegexSet:
             if matches and self._canary in matches:
                 first = min(matches)
                 return None if first == self._canary else first
+        if self._parts:
+            first, second = self._parts
+            found = first.first_match(text)
+            if found is None and (found := second.first_match(text)) is not None:
+                found += len(first)
+            return found
         regexes = enumerate(self._compile_singly())
         return next((index for index, regex in regexes if regex.search(text)), None)
 

@@ -104,9 +104,9 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     def prepare(self, attempt: Attempt, identity: CallIdentity | None = None) -> BoundPlan:
         """Classify a call. Without its `identity`, raise what `identify_call` does."""
         session = attempt.session
-        tool, server, at = attempt.tool, attempt.server, attempt.at
-        if at is not None and session.now is not None and at < session.now:
-            attempt.at = session.now
+        tool, server, at, now = attempt.tool, attempt.server, attempt.at, session.now
+        if now is not None and at is not None and at < now:
+            attempt.at = now
         if identity is None:
             identity = self.identify_call(attempt)
         fingerprint, loose, numbers = identity

@@ -64,7 +64,6 @@ class CallPipeline(KnownCalls):
         admit: bool,
         invalid_reason: str = "",
         mode: GuardMode | None = None,
-        *,
         requires_new: bool = False,
     ) -> Decision:
         """Decide on an attempt; with `admit`, count it if allowed, and record it if refused.
@@ -78,10 +77,11 @@ class CallPipeline(KnownCalls):
         if mode is None:
             mode = guard._mode
         guard_state, bound_plan = guard._state, None
-        identity: CallIdentity | None = None
+        identity: CallIdentity | None
         try:  # before the lock: other threads must not wait for large arguments
             identity = evaluator.identify(attempt.tool, attempt.server, attempt.args)
-        except Exception:  # noqa: BLE001 - a defect shows below again, where the policy says what it means
+        except Exception:  # noqa: BLE001 - a defect shows again below, where the policy says what it means
+            identity = None
             with suppress(Exception):
                 identity, invalid_reason = _identify_odd(evaluator, attempt)
         ancestor_events: list[ChildCharged] | None = None
@@ -133,10 +133,10 @@ class CallPipeline(KnownCalls):
             except Exception as error:  # noqa: BLE001 - the policy says what a defect of ours means
                 allow = mode.observe or evaluator.allow_on_internal_error
                 evaluation = decisions.internal_error(attempt, error, allow=allow)
-            if evaluation is ALLOWED and attempt.timeout is None:  # the common case, made short
-                fingerprint = attempt.exact_fingerprint or attempt.fingerprint
+            if evaluation is ALLOWED and attempt.timeout is None and identity is not None:
+                # The common case, made short.
                 tool = attempt.host_tool or attempt.tool
-                decision = Decision(attempt.id, state.id, tool, _ALLOW, True, fingerprint)
+                decision = Decision(attempt.id, state.id, tool, _ALLOW, True, identity[0])
             else:
                 decision = decisions.build_decision(
                     state.id, evaluation, attempt, observe=mode.observe

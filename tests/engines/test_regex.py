@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 import re2
@@ -196,3 +197,25 @@ def _set(patterns: list[str]) -> re2.Set:
         result.Add(pattern)
     result.Compile()
     return result
+
+
+def test_more_patterns_than_one_automaton_holds_are_not_tried_singly() -> None:
+    patterns = [f"error {number:05} happened" for number in range(12_000)]
+    texts = [f"an error {number:05} happened" for number in range(0, 12_000, 400)]
+    many = RegexSet(patterns)
+    assert many.first_match("no match") is None
+    started = time.process_time()
+    assert [many.first_match(text) for text in texts] == [*range(0, 12_000, 400)]
+    in_passes = time.process_time() - started
+    regexes = [Regex(pattern) for pattern in patterns]
+    started = time.process_time()
+    for text in texts:
+        assert sum(regex.search(text) for regex in regexes) == 1
+    assert in_passes < (time.process_time() - started) / 5
+
+
+def test_the_first_invalid_pattern_of_many_is_reported() -> None:
+    patterns = [f"error {number:05} happened" for number in range(12_000)]
+    patterns[9_000], patterns[10_000] = "a(", "b("
+    with pytest.raises(RegexError, match=r"a\("):
+        RegexSet(patterns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -33,6 +34,9 @@ class _Commands(click.Group):
     """The commands, each imported when it is used: importing all of them is slow."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
+        if sys.stdout is None:
+            click.echo("policyguard: standard output cannot be written: it is closed", err=True)
+            sys.exit(2)
         try:
             return super().main(*args, **kwargs)
         except OSError as error:

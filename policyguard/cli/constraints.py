@@ -18,6 +18,7 @@ from policyguard.report.escape import for_json, for_terminal, json_document
 from policyguard.store import constraint_records
 from policyguard.store.constraint_records import ConstraintImportError
 from policyguard.store.errors import StoreError
+from policyguard.store.json_lines import read_lines
 from policyguard.store.paths import journal_folder
 from policyguard.store.sqlite.store import SqliteStore
 from policyguard.traces.reader import find_call
@@ -131,7 +132,7 @@ def export_command(store: Path) -> None:
 def import_command(store: Path, file: Any) -> None:
     """Import exported constraints. What was revoked here stays revoked."""
     taken, refused = constraint_records.import_constraints(
-        _open_store(store, write=True), constraint_records.parse_constraints(file)
+        _open_store(store, write=True), constraint_records.parse_constraints(read_lines(file))
     )
     skipped = f"; {refused} stay revoked" if refused else ""
     click.echo(f"{taken} imported{skipped}")

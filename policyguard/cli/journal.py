@@ -20,10 +20,11 @@ from policyguard.journal.chain import Hasher, read_key
 from policyguard.journal.errors import JournalError
 from policyguard.journal.findings import UNPROVEN
 from policyguard.journal.retention import Retention, prune
-from policyguard.journal.show import format_line, format_session, read_lines
+from policyguard.journal.show import format_line, format_session, is_event, read_lines
 from policyguard.journal.verify import StoreState, VerifyResult, verify
 from policyguard.report.escape import for_terminal, json_document
 from policyguard.store.errors import StoreError
+from policyguard.store.json_lines import MAX_LINE_BYTES
 from policyguard.store.paths import default_store_path, journal_folder, resolve_store_path
 from policyguard.store.sqlite.store import SqliteStore
 
@@ -57,10 +58,26 @@ def show(path: Path, *, follow: bool) -> None:
 
 
 def _read_lines(path: Path, *, follow: bool) -> Iterator[bytes]:
+    """Yield a journal's lines. Exit if there is no event among them."""
+    has_event, held_bytes = False, 0
+    held: list[bytes] = []
     try:
-        yield from read_lines(path, (lambda: time.sleep(_POLL_S)) if follow else None)
+        for line in read_lines(path, (lambda: time.sleep(_POLL_S)) if follow else None):
+            has_event = has_event or is_event(line)
+            held.append(line)
+            held_bytes += len(line)
+            if has_event:
+                yield from held
+                held.clear()
+            elif held_bytes > MAX_LINE_BYTES:
+                break
     except OSError as error:
         usage_error(f"{path}: cannot be read: {error.strerror}")
+    if not has_event:
+        usage_error(
+            f"{path}: is not a journal, since it has no event; "
+            "`policyguard traces stats` says what other formats contain"
+        )
 
 
 @journal.command(epilog="Example: policyguard journal anchors --store state.db > anchors.jsonl")

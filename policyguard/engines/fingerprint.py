@@ -103,23 +103,28 @@ class Fingerprinter:
         types. The time this takes is bounded by `size`, even if containers share their items.
         """
         normalized: Any = args
-        kept_classes = self._kept_classes
+        kept_classes, names = self._kept_classes, self._special_names
         try:
-            is_plain = self._special_names.isdisjoint(args)
-            for value in args.values():
-                if type(value) not in kept_classes:
-                    is_plain = False
+            for name, value in args.items():
+                if type(value) not in kept_classes or name in names:
+                    special: list[object] = []
+                    self._copy_items(args, 1, self._max_size - len(args), special)
+                    if special or self._fold_all:
+                        normalized = self._normalize(args, "")
+                        if normalized != args:  # check what was dropped, too
+                            self.fingerprint_value((tool, server, args))
                     break
-            if not is_plain:
-                special: list[object] = []
-                self._copy_items(args, 1, self._max_size - len(args), special)
-                if special or self._fold_all:
-                    normalized = self._normalize(args, "")
-                    if normalized != args:  # check what was dropped, too
-                        self.fingerprint_value((tool, server, args))
             if self._has_tolerance:
                 return self._fingerprint_tolerant(tool, server, normalized)
-            return self.fingerprint_value((tool, server, normalized)), "", ()
+            try:  # as `fingerprint_value` does, without the cost of a call
+                packed = _pack((tool, server, normalized))
+            except (OverflowError, UnicodeEncodeError):
+                return self.fingerprint_value((tool, server, normalized)), "", ()
+            if len(packed) > self._max_size:
+                raise NotJsonError(_TOO_LARGE.format(self._max_size))
+            hasher = self._msgpack_hash.copy()
+            hasher.update(packed)
+            return hasher.hexdigest(), "", ()
         except (_NonPlainValueError, TypeError):  # TypeError: MessagePack keys are strings
             conversion = _PlainConversion(self._ignore, self._max_depth, self._max_size)
             try:

@@ -163,10 +163,10 @@ class RegexSet:
                 first = min(matches)
                 return None if first == self._canary else first
         if self._parts:
-            first, second = self._parts
-            found = first.first_match(text)
-            if found is None and (found := second.first_match(text)) is not None:
-                found += len(first)
+            left, right = self._parts
+            found = left.first_match(text)
+            if found is None and (found := right.first_match(text)) is not None:
+                found += len(left)
             return found
         regexes = enumerate(self._compile_singly())
         return next((index for index, regex in regexes if regex.search(text)), None)

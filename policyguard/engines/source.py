@@ -6,7 +6,9 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.resources.abc import Traversable
 from itertools import islice
+from pathlib import Path
 
 from policyguard.model.diagnostic import Diagnostic, Edit, Severity, Span
 
@@ -81,6 +83,12 @@ class SourceText:
             lines=tuple(lines),
             edits=edits,
         )
+
+
+def read_source(file: Path | Traversable) -> bytes:
+    """Read a policy file, or so much of a larger one that it is seen to be too large."""
+    with file.open("rb") as handle:
+        return handle.read(MAX_FILE_BYTES + 1)
 
 
 def decode_source(data: bytes | str, file: str) -> tuple[SourceText, list[Diagnostic]]:

@@ -9,6 +9,7 @@ import msgspec
 
 from policyguard.journal.errors import JournalError
 from policyguard.report.escape import for_json
+from policyguard.store.json_lines import number_lines, read_lines
 from policyguard.store.paths import hide_address
 from policyguard.store.protocol import Anchor, JournalNote, Pruned
 
@@ -26,25 +27,23 @@ def read_anchors(path: Path) -> list[Anchor | JournalNote]:
 
     Raises `JournalError`.
     """
+    anchors: list[Anchor | JournalNote] = []
+    number = 0
     try:
-        lines = path.read_bytes().splitlines()
+        with path.open("rb") as file:
+            for number, line in number_lines(read_lines(file)):  # noqa: B007 - see below
+                is_note = line.startswith(b'{"note":')
+                anchors.append((_note_decoder if is_note else _anchor_decoder).decode(line))
     except OSError as error:
         raise JournalError(
             hide_address(path),
             f"cannot be read: {error.strerror}",
             "name a file of exported anchors",
         ) from None
-    anchors: list[Anchor | JournalNote] = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            is_note = line.startswith(b'{"note":')
-            anchors.append((_note_decoder if is_note else _anchor_decoder).decode(line))
-        except (msgspec.DecodeError, UnicodeError):
-            raise JournalError(
-                path, f"line {number} is not an anchor", "export again: policyguard journal anchors"
-            ) from None
+    except (msgspec.DecodeError, UnicodeError):
+        raise JournalError(
+            path, f"line {number} is not an anchor", "export again: policyguard journal anchors"
+        ) from None
     if not any(isinstance(one, (Anchor, Pruned)) for one in anchors):
         raise JournalError(
             path, "contains no anchor", "export again: policyguard journal anchors -o FILE"

@@ -11,6 +11,7 @@ import msgspec
 
 from policyguard.journal.chain import CHAIN_FIELDS
 from policyguard.report.escape import for_terminal
+from policyguard.store import json_lines
 
 _MAX_CHARACTERS = 120
 """The number of characters shown of a value."""
@@ -46,7 +47,7 @@ def read_lines(path: Path, wait: Callable[[], None] | None = None) -> Iterator[b
     with path.open("rb") as file:
         while True:
             file.seek(complete)
-            for line in file:
+            for line in json_lines.read_lines(file):
                 if not line.endswith(b"\n"):
                     break
                 complete += len(line)
@@ -56,12 +57,15 @@ def read_lines(path: Path, wait: Callable[[], None] | None = None) -> Iterator[b
             wait()
 
 
+def is_event(line: bytes) -> bool:
+    """Whether a line is an event of a journal or of a trace in policyguard's format."""
+    event = _decode(line)
+    return isinstance(event, dict) and isinstance(event.get("event"), str)
+
+
 def format_line(line: bytes) -> str:
     """Format a line of a journal or trace for a terminal, without its session."""
-    try:
-        event = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        event = None
+    event = _decode(line)
     if not isinstance(event, dict):
         return for_terminal(f"not an event: {line.decode('utf-8', 'replace')}", _MAX_CHARACTERS)
     parts = [_format_time(event.get("at")), f"{_format_value(event.get('event')):<{_TYPE_WIDTH}}"]
@@ -78,11 +82,15 @@ def format_line(line: bytes) -> str:
 
 def format_session(line: bytes) -> str:
     """Format the session of a line for a terminal; empty if it has none."""
-    try:
-        event = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return ""
+    event = _decode(line)
     return _format_value(event.get("session", "")) if isinstance(event, dict) else ""
+
+
+def _decode(line: bytes) -> Any:
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
 
 
 def _format_time(at: Any) -> str:

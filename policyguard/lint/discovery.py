@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from policyguard.compiler.load import schema
+from policyguard.engines.source import read_source
 from policyguard.engines.yaml_top_keys import has_top_keys, read_top_keys
 from policyguard.model.diagnostic import did_you_mean
 from policyguard.model.errors import PolicyguardError
@@ -62,7 +63,7 @@ def _is_policy(file: Path) -> bool:
     Other files are never parsed.
     """
     try:
-        data = file.read_bytes()
+        data = read_source(file)
     except OSError:
         return True  # linting will report why it cannot be read
     if has_top_keys(data, VERSION_KEY):

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from policyguard.model.errors import PolicyguardError
+from policyguard.store.json_lines import number_lines, read_lines
 
 
 class LabelError(PolicyguardError):
@@ -50,24 +51,13 @@ class Labels:
     @classmethod
     def read(cls, path: Path) -> Labels:
         """Read a labels file. Raises `LabelError`."""
+        labels: dict[Label, int] = {}  # a repeated label counts once, with its first line
         try:
-            lines = path.read_bytes().splitlines()
+            with path.open("rb") as file:
+                for number, line in number_lines(read_lines(file)):
+                    labels.setdefault(_parse(line, f"{path}:{number}"), number)
         except OSError as error:
             raise LabelError(f"{path}: cannot be read: {error.strerror or error}") from None
-        labels: dict[Label, int] = {}  # a repeated label counts once, with its first line
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                label = msgspec.json.decode(line, type=Label)
-            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-                raise LabelError(
-                    f"{path}:{number}: not a label: {error}; "
-                    'write one object a line, as {"session": "s1", "success": true}'
-                ) from None
-            if label.session is None and label.file is None:
-                raise LabelError(f"{path}:{number}: a label needs a `session` or a `file`")
-            labels.setdefault(label, number)
         if (found := _find_conflict(labels)) is not None:
             number, other = found
             raise LabelError(
@@ -91,6 +81,19 @@ class Labels:
                 index for index in self._by_file if is_same_file(self._all[index].file or "", file)
             ]
         return found, self._all[found[0]].success if found else None
+
+
+def _parse(line: bytes, place: str) -> Label:
+    try:
+        label = msgspec.json.decode(line, type=Label)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise LabelError(
+            f"{place}: not a label: {error}; "
+            'write one object a line, as {"session": "s1", "success": true}'
+        ) from None
+    if label.session is None and label.file is None:
+        raise LabelError(f"{place}: a label needs a `session` or a `file`")
+    return label
 
 
 def _find_conflict(labels: dict[Label, int]) -> tuple[int, int] | None:

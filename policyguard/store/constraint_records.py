@@ -13,6 +13,7 @@ from policyguard.model.constraint import Constraint, Evidence
 from policyguard.model.errors import PolicyguardError
 from policyguard.model.text import escape_surrogates
 from policyguard.store.errors import DECODE_ERRORS, damaged_error
+from policyguard.store.json_lines import number_lines
 from policyguard.store.protocol import REVOKED, ConstraintRecord, Store
 
 ACTIVE = "active"
@@ -130,13 +131,14 @@ class _ImportedConstraint(Constraint, frozen=True, kw_only=True, omit_defaults=T
 def parse_constraints(lines: Iterable[bytes]) -> list[Constraint]:
     """Parse an export. Raises `ConstraintImportError`."""
     constraints: list[Constraint] = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
+    number = 0
+    try:
+        for number, line in number_lines(lines):  # noqa: B007 - see below
             constraints.append(msgspec.json.decode(line, type=_ImportedConstraint))
-        except DECODE_ERRORS as error:
-            raise ConstraintImportError(f"line {number} is not a constraint: {error}") from None
+    except DECODE_ERRORS as error:
+        raise ConstraintImportError(f"line {number} is not a constraint: {error}") from None
+    except OSError as error:
+        raise ConstraintImportError(f"cannot be read: {error.strerror}") from None
     return constraints
 
 

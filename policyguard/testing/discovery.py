@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from policyguard.engines.source import read_source
+
 _NAMES = ("tests.yaml", "tests.yml")
 _SUFFIXES = (".tests.yaml", ".tests.yml")
 
@@ -54,7 +56,7 @@ def has_tests_keys(file: Path) -> bool:
     Other programs use the same file names.
     """
     try:
-        data = file.read_bytes()
+        data = read_source(file)
     except OSError:
         return False
     plain = data.replace(b"\0", b"")  # UTF-16

@@ -13,7 +13,7 @@ import msgspec
 from policyguard.compiler import CompiledPolicy, check_policy, check_tree
 from policyguard.compiler.inputs import PACK_NAME
 from policyguard.compiler.load.layer_validation import diagnose, find_span
-from policyguard.engines.source import MAX_FILE_BYTES, SourceText
+from policyguard.engines.source import SourceText, read_source
 from policyguard.engines.yaml_source import parse
 from policyguard.engines.yaml_tree import MappingNode as Tree
 from policyguard.engines.yaml_tree import Node, ScalarNode, SequenceNode, descend, to_plain
@@ -52,8 +52,7 @@ def parse_file(file: str | Path) -> tuple[Node | None, list[Diagnostic]]:
     """Return the file's tree, and the diagnostics of its YAML."""
     name = str(file)
     try:
-        with Path(file).open("rb") as handle:
-            data = handle.read(MAX_FILE_BYTES + 1)
+        data = read_source(Path(file))
     except OSError as error:
         message = f"`{name}`: {(error.strerror or 'cannot be read').lower()}"
         source = SourceText(name, "")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from policyguard.compiler import inputs
-from policyguard.engines.source import MAX_FILE_BYTES, SourceText
+from policyguard.engines.source import SourceText, read_source
 from policyguard.engines.yaml_source import parse
 from policyguard.engines.yaml_tree import MappingNode, Node, ParsedDocument, ScalarNode
 from policyguard.engines.yaml_tree import SequenceNode as NodeList
@@ -258,8 +258,7 @@ def _read_file(file: _FileRef) -> bytes | _Failure:
             return _Failure(
                 "load/not-found", f"no file {quote_text(file.display_name)}", _suggest_file(file)
             )
-        with path.open("rb") as handle:
-            return handle.read(MAX_FILE_BYTES + 1)
+        return read_source(path)
     except OSError as error:
         reason = error.strerror or "cannot be read"
         return _Failure("load/unreadable", f"{quote_text(file.display_name)}: {reason.lower()}")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import time
+
 import pytest
 
 from policyguard import Guard
+from policyguard.compiler.build.call_readers import command_reader, targets_reader
 
 POLICY = """
 policyguard: 1
@@ -54,3 +58,35 @@ def test_arguments_too_deep_for_python_are_refused_as_invalid(session):
     assert not decision
     assert [one.id for one in decision.violations] == ["bounds/arguments"]
     assert "nested deeper than Python can read" in decision.message
+
+
+def read_time(read, args):
+    """Return the processor's seconds to read arguments that have just been made."""
+    args = json.loads(json.dumps(args))
+    started = time.process_time()
+    read(args)
+    return time.process_time() - started
+
+
+@pytest.mark.parametrize("read", [command_reader(("a",)), targets_reader(("a", "x.y"))])
+def test_the_time_to_read_arguments_grows_with_their_size_not_their_depth(read):
+    blank = 1
+    for _ in range(500):
+        blank = {"": blank}  # what has a text is at the very end
+    flat = {"a": [{"": {"": {"": 1}}}] * 4_000}
+    deep = {"a": [blank] * 24}
+    assert read(deep)
+    assert read_time(read, deep) < 8 * read_time(read, flat)
+
+
+@pytest.mark.parametrize(
+    ("value", "command"),
+    [
+        ([1, -2, 1.5, True, 10**30, "a", None], "1 -2 1.5 true 1000000000000000000000000000000 a"),
+        ({"a": None, "b": [None, "", {}]}, "a b"),
+        ({"a": True, "b": 0}, "0"),
+        ({"a": {"/x": {"b": None}}}, "/x b"),
+    ],
+)
+def test_words_of_a_command_that_is_no_text(value, command):
+    assert command_reader(("a",))({"a": value}) == command

@@ -60,16 +60,16 @@ def targets_reader(names: tuple[str, ...]) -> Callable[[dict[str, Any]], tuple[s
 
 def _argument_finder(names: tuple[str, ...]) -> Callable[[dict[str, Any]], list[Any]]:
     """Return a function that lists the values of arguments; `a.b` names a field of `a`."""
-    paths = [(name, tuple(name.split("."))) for name in names]
+    paths = [(name, path := tuple(name.split(".")), _ends(path)) for name in names]
 
     def find_values(args: dict[str, Any]) -> list[Any]:
         values = []
-        for name, path in paths:
+        for name, path, starts in paths:
             if len(path) == 1:
                 if name in args:
                     values.append(args[name])
-                continue
-            values += _descend({key: args[key] for key in _ends(path) if key in args}, path)
+            elif found := {key: args[key] for key in starts if key in args}:
+                values += _descend(found, path)
         return values
 
     return find_values
@@ -142,27 +142,32 @@ def _read_texts(
     value: Any, find_values: Callable[[dict[str, Any]], list[Any]] | None = None
 ) -> list[str]:
     """Return the texts and numbers in a value, in order; of an object, those that are found."""
+    has_text = _TextSearch().has_text
 
     def open_object(item: dict[str, Any]) -> list[Any]:
-        if find_values is not None and _has_text(named := find_values(item)):
+        if find_values is not None and any(map(has_text, named := find_values(item))):
             return named
-        return _open_map(item)
+        return _open_map(item, has_text)
 
     return [
-        leaf if isinstance(leaf, str) else json.dumps(leaf)
+        leaf if isinstance(leaf, str) else _number_text(leaf)
         for leaf in _iter_leaves(value, open_object)
         if isinstance(leaf, (str, int, float))
     ]
 
 
-def _open_map(item: dict[str, Any]) -> list[Any]:
+def _number_text(number: float) -> str:
+    """Return a number as JSON has it."""
+    return int.__repr__(number) if type(number) is int else json.dumps(number)
+
+
+def _open_map(item: dict[str, Any], has_text: Callable[[Any], bool]) -> list[Any]:
     """Return an object's values, and the keys that are not plain field names.
 
     `{"/etc/passwd": …}` maps a path, `{name: …}` is a record. The keys of an object without texts
     are its texts. A flag (true, false) is none.
     """
-    filled = [value for value in item.values() if not isinstance(value, bool)]
-    if not _has_text(filled):
+    if not any(not isinstance(value, bool) and has_text(value) for value in item.values()):
         return [*item]
     parts: list[Any] = []
     for key, value in item.items():
@@ -173,12 +178,42 @@ def _open_map(item: dict[str, Any]) -> list[Any]:
     return parts
 
 
-def _has_text(value: Any) -> bool:
-    """Return whether a value or its keys hold a number, or a text that is not blank."""
-    leaves = _iter_leaves(value, lambda item: [*item, *item.values()])
-    return any(
-        leaf is not None and not (isinstance(leaf, str) and not leaf.strip()) for leaf in leaves
-    )
+class _TextSearch:
+    """Tells which values have texts; the lists and objects of one value are read once."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Any, bool]] = {}
+
+    def has_text(self, value: Any) -> bool:
+        """Return whether a value or its keys hold a number, or a text that is not blank."""
+        if not isinstance(value, (dict, list, tuple)):
+            return value is not None and not (isinstance(value, str) and not value.strip())
+        found = self._found
+        if id(value) not in found:
+            for item in reversed(self._unread_containers(value)):
+                parts = (*item, *item.values()) if isinstance(item, dict) else item
+                # With the item itself, so that no other object gets its id.
+                found[id(item)] = (
+                    item,
+                    any(
+                        found[id(part)][1]
+                        if isinstance(part, (dict, list, tuple))
+                        else part is not None and not (isinstance(part, str) and not part.strip())
+                        for part in parts
+                    ),
+                )
+        return found[id(value)][1]
+
+    def _unread_containers(self, value: Any) -> list[Any]:
+        """Return the lists and objects in a value, each after those it is in."""
+        containers = [value]
+        for item in containers:  # grows meanwhile
+            containers += [
+                part
+                for part in (item.values() if isinstance(item, dict) else item)
+                if isinstance(part, (dict, list, tuple)) and id(part) not in self._found
+            ]
+        return containers
 
 
 def read_strings(args: dict[str, Any]) -> list[str]:

@@ -17,8 +17,22 @@ from pathlib import Path
 from benchmarks.floor import Floor, discard, open_appender
 from benchmarks.measure import Block, Measurements, Report, interleave, table
 from benchmarks.rules import policy
-from benchmarks.timing import CallFactory, ThreadedBlocks, TimedBlocks, time_floor, time_session
-from benchmarks.workload import call, mixed_call, repeated_failure
+from benchmarks.timing import (
+    CallFactory,
+    ThreadedBlocks,
+    TimedBlocks,
+    time_floor,
+    time_hash,
+    time_session,
+)
+from benchmarks.workload import (
+    call,
+    large_call,
+    mixed_call,
+    nested_call,
+    nested_large_call,
+    repeated_failure,
+)
 from policyguard import Guard
 from policyguard.model.constraint import Constraint
 
@@ -31,6 +45,9 @@ FLOOR, FLOOR_ALL, FLOOR_LINES = "floor", "floor, all fail", "floor, chain and li
 FLOOR_CHAIN = "floor, one chained line per call, not written"
 FLOOR_LINES_ALL = "floor, chain and lines, all fail"
 CORE = "core"
+NESTED = "core, nested arguments"
+LARGE, NESTED_LARGE = "core, 20 kB of text", "core, 20 kB of text, nested"
+HASHED = "20 kB of text, encoded and hashed"
 
 
 class Contenders:
@@ -46,6 +63,9 @@ class Contenders:
         self.floors: dict[str, str] = {}
         self._add_floors()
         self._add_session(CORE, FEW_FAILURES)
+        self._add_session(NESTED, functools.partial(nested_call, failing=2), CORE)
+        for name, make_call in ((LARGE, large_call), (NESTED_LARGE, nested_large_call)):
+            self._add_session(name, functools.partial(make_call, failing=2), HASHED)
         self._add_session("core, all fail", ALL_FAIL, FLOOR_ALL)
         self._add_session("core, five tools, one a shell", functools.partial(mixed_call, failing=2))
         self._add_session("core, every other call refused", repeated_failure)
@@ -75,6 +95,9 @@ class Contenders:
         ):
             self.blocks[name] = TimedBlocks(time_floor(floor), make_call, BLOCK_SIZE)
             self.floors[name] = FLOOR
+        large = functools.partial(large_call, failing=2)
+        self.blocks[HASHED] = TimedBlocks(time_hash, large, BLOCK_SIZE)
+        self.floors[HASHED] = HASHED
 
     def _load_guard(self, text: str = "", durability: str = "") -> Guard:
         name = f"{len(self.blocks)}"
@@ -98,7 +121,7 @@ class Contenders:
         constraints: int = 0,
         events: int = 0,
     ) -> None:
-        if self._name_filter not in name:
+        if self._name_filter not in name and name != CORE:  # which is a floor, too
             return
         if constraints:
             text = policy(0, bounds=f"constraints: {constraints}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -57,6 +58,13 @@ def time_floor(floor: Floor) -> TimedCall:
         return start, checked, clock()
 
     return timed
+
+
+def time_hash(call: Call) -> tuple[int, int, int | None]:
+    """Time how long encoding and hashing the call's text takes."""
+    start = time.perf_counter_ns()
+    hashlib.blake2b(call.args["text"].encode()).digest()
+    return start, time.perf_counter_ns(), None
 
 
 class TimedBlocks:

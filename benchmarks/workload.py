@@ -52,6 +52,28 @@ def mixed_call(number: int, failing: int = 0) -> Call:
     return _make_call(number, tool, args, failing)
 
 
+def nested_call(number: int, failing: int = 0) -> Call:
+    """Return the search of `call` with two of its arguments in an object."""
+    query, *rest = _search(number).items()
+    return _make_call(number, "search", dict([query, ("page", dict(rest))]), failing)
+
+
+TEXT_CHARACTERS = 20_000
+_TEXT = ("lorem ipsum dolor sit amet, consectetur\n" * (TEXT_CHARACTERS // 40))[:TEXT_CHARACTERS]
+
+
+def large_call(number: int, failing: int = 0) -> Call:
+    """Return a search with a text of 20 kB."""
+    args = {**_search(number), "text": f"{name(number)} {_TEXT}"}
+    return _make_call(number, "search", args, failing)
+
+
+def nested_large_call(number: int, failing: int = 0) -> Call:
+    """Return a search with a text of 20 kB in an object."""
+    args = {"page": {**_search(number), "text": f"{name(number)} {_TEXT}"}}
+    return _make_call(number, "search", args, failing)
+
+
 def name(number: int) -> str:
     """Return a name without digits, because signatures ignore numbers in errors."""
     letters = ""

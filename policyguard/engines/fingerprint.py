@@ -235,9 +235,10 @@ class Fingerprinter:
             room -= len(value)
             if room < 0:
                 raise NotJsonError(_TOO_LARGE.format(self._max_size))
-            container[place] = copy = [*value] if kind is tuple else value.copy()
+            copy = [*value] if kind is tuple else value.copy()
             if copy:
                 room = self._copy_items(copy, depth + 1, room, special)
+            container[place] = tuple(copy) if kind is tuple else copy
         return room
 
     def _normalize(self, value: Any, path: str) -> Any:
@@ -249,7 +250,7 @@ class Fingerprinter:
             if not isfinite(value):
                 raise NotJsonError(f"{_quote_path(path)} is {value}, which is not JSON")
             return value
-        if kind is list:
+        if kind is not dict:
             return [self._normalize(item, path) for item in value]
         result = {}
         for name, item in value.items():

@@ -120,12 +120,12 @@ def positional_only(amount: int, /, **kwargs: Any) -> None: ...
         (refund, (), {"amount": 9, "order": "A1"}, {"order": "A1", "amount": 9}),
         (keywords, (), {}, {}),
         (keywords, (), {"amount": 9, "kwargs": 1}, {"amount": 9, "kwargs": 1}),
-        (variadic, (1, 2), {"amount": 9}, {"args": [1, 2], "amount": 9}),
+        (variadic, (1, 2), {"amount": 9}, {"args": (1, 2), "amount": 9}),
         (
             variadic,
             (1,),
             {"args": 3, "kwargs": 4, "amount": 9},
-            {"args": [1], "amount": 9, "kwargs": {"args": 3, "kwargs": 4}},
+            {"args": (1,), "amount": 9, "kwargs": {"args": 3, "kwargs": 4}},
         ),
         (
             positional_only,

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import time
-
 import pytest
 
 from policyguard import Guard
-from policyguard.compiler.build.call_readers import command_reader, targets_reader
+from policyguard.compiler.build.call_readers import command_reader
 
 POLICY = """
 policyguard: 1
@@ -54,29 +51,10 @@ def test_a_field_is_found_in_deep_lists(session):
 
 
 def test_arguments_too_deep_for_python_are_refused_as_invalid(session):
-    decision = session.check("tool", {"path": nest("a", 2000, as_list=True)})
+    decision = session.check("tool", {"path": nest("a", 20_000, as_list=True)})
     assert not decision
     assert [one.id for one in decision.violations] == ["bounds/arguments"]
     assert "nested deeper than Python can read" in decision.message
-
-
-def read_time(read, args):
-    """Return the processor's seconds to read arguments that have just been made."""
-    args = json.loads(json.dumps(args))
-    started = time.process_time()
-    read(args)
-    return time.process_time() - started
-
-
-@pytest.mark.parametrize("read", [command_reader(("a",)), targets_reader(("a", "x.y"))])
-def test_the_time_to_read_arguments_grows_with_their_size_not_their_depth(read):
-    blank = 1
-    for _ in range(500):
-        blank = {"": blank}  # what has a text is at the very end
-    flat = {"a": [{"": {"": {"": 1}}}] * 4_000}
-    deep = {"a": [blank] * 24}
-    assert read(deep)
-    assert read_time(read, deep) < 8 * read_time(read, flat)
 
 
 @pytest.mark.parametrize(

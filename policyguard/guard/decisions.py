@@ -124,6 +124,14 @@ def invalid_arguments(attempt: Attempt, reason: str, *, observe: bool) -> Evalua
     return Evaluation(Effect.ALLOW, (), (violation,), ()) if observe else _block(violation)
 
 
+def refuse_changed(decision: Decision) -> Decision:
+    """Refuse an admitted call: its arguments have changed since it was decided."""
+    text = "its arguments were changed after it was checked, before it ran"
+    violation = Violation("arguments/changed", Effect.BLOCK, "arguments", text, "call it again")
+    changed = {"effect": Effect.BLOCK, "allowed": False, "violations": (violation,)}
+    return replace(decision, **changed, timeout=None, timeout_by="")
+
+
 def internal_error(attempt: Attempt, error: Exception, *, allow: bool) -> Evaluation:
     """Refuse or allow a call on which policyguard itself failed."""
     internal = EvalError("internal", attempt.sanitize_reason(f"{type(error).__name__}: {error}"))

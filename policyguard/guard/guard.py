@@ -26,6 +26,7 @@ from policyguard.guard.session_lifetime import SessionLifetime
 from policyguard.guard.session_opening import find_session
 from policyguard.guard.shared_budgets import open_shared_budgets
 from policyguard.guard.tools.decorator import guard_tool
+from policyguard.guard.tools.receivers import GuardedTools
 from policyguard.journal.errors import JournalError
 from policyguard.learned import snapshot as snapshots
 from policyguard.model.constraint import Constraint
@@ -111,7 +112,7 @@ class Guard:
         if listener is not None:
             self._listeners.add(listener, ())
         self._update_emitters()
-        self._warned_tools: set[str] = set()
+        self._tools = GuardedTools(compiled.evaluator.bounds)
         self._latest_session = ""
         self._may_block = store is not None
         self.closed = False

@@ -76,9 +76,43 @@ def test_calls_beside_a_probe_in_flight_do_not_halt_the_run(tmp_path: Path) -> N
         for _ in range(3):
             _fail(session, "a")
         probe = session.check("bash", {"command": "pip install"})
-        effects = [session.check("bash", {"command": f"b{n}"}).effect.value for n in range(20)]
+        effects = [
+            session.check("bash", {"command": f"b{n}"}, batch="m1").effect.value for n in range(20)
+        ]
         assert effects == ["block"] * 20
         session.record(probe, result="installed")
+        assert session.check("bash", {"command": "a"}).effect == "allow"
+
+
+def test_an_agent_that_goes_on_without_a_probes_result_is_halted(tmp_path: Path) -> None:
+    with Guard.load(policy(tmp_path / "p.yaml", LIMITS)) as guard:
+        session = guard.session("s")
+        for _ in range(3):
+            _fail(session, "a")
+        assert session.check("bash", {"command": "npm run dev"}).effect == "advise"
+        beside = session.check("bash", {"command": "ls"})
+        assert "a call of `bash` is being tried, and has no result yet" in beside.message
+        effects = [_fail(session, f"b{n}") for n in range(60)]
+    assert effects[:3] == ["block"] * 3
+    assert "advise" in effects
+    assert effects.index("halt") < 30
+
+
+def test_calls_beside_a_probe_that_still_runs_do_not_halt_the_run(tmp_path: Path) -> None:
+    with Guard.load(policy(tmp_path / "p.yaml", LIMITS)) as guard:
+        session = guard.session("s")
+        for _ in range(3):
+            _fail(session, "a")
+        effects: list[str] = []
+
+        def run_beside() -> str:
+            effects.extend(
+                session.check("bash", {"command": f"b{n}"}).effect.value for n in range(40)
+            )
+            return "installed"
+
+        session.run("bash", {"command": "pip install"}, run_beside)
+        assert effects == ["block"] * 40
         assert session.check("bash", {"command": "a"}).effect == "allow"
 
 

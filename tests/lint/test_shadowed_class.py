@@ -16,6 +16,12 @@ BOTH = "limits: {classes: {delete: {repeat: {max: 1}}, forced: {repeat: {max: 1}
 CYCLE = "limits: {classes: {delete: {repeat: {max: 1}}, forced: {cycle: {max: 1}}}}"
 RULE = "rules: {no: {tools: ['*'], when: call.class == 'delete'}}"
 RULE_FOR_BOTH = "rules: {no: {tools: ['*'], when: \"call.class in ['delete', 'forced']\"}}"
+PARAM = "params: {c: delete}\n" + RULE.replace("'delete'", "params.c")
+CALLS = "budgets: {calls: {calls: 2, per: [session, call.class], message: m}}"
+
+
+def rule(test: str) -> str:
+    return RULE.replace("call.class == 'delete'", f'"{test}"')
 
 
 @pytest.mark.parametrize(
@@ -29,6 +35,15 @@ RULE_FOR_BOTH = "rules: {no: {tools: ['*'], when: \"call.class in ['delete', 'fo
         (NAMED, "learn: {ban: target, except: [delete]}", "learn: {except: [delete]}"),
         (NAMED, BOTH, ""),
         (NAMED, RULE_FOR_BOTH, ""),
+        (NAMED, PARAM, "call.class` in `rules.no.when"),
+        (NAMED, CALLS, "call.class` in `budgets.calls.per"),
+        (NAMED, rule("call.class.startsWith('del')"), "call.class` in `rules.no.when"),
+        (NAMED, rule("call.class.endsWith('ete')"), "call.class` in `rules.no.when"),
+        (NAMED, rule("call.class.contains('let')"), "call.class` in `rules.no.when"),
+        (NAMED, rule("call.class.matches('^d')"), "call.class` in `rules.no.when"),
+        (NAMED, rule("size(call.class) == 6"), "call.class` in `rules.no.when"),
+        (NAMED, rule("call.class.startsWith('f')"), ""),
+        (NAMED, rule("call.class.matches('shell|search')"), ""),
         (NAMED, "", ""),
         (FORCED, "", ""),
         (OTHER, LIMIT, ""),

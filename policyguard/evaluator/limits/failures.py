@@ -18,10 +18,10 @@ class FailureStreak(msgspec.Struct, eq=False):
     """Consecutive failures: how many, with which error, of which tools and batches."""
 
     error_fingerprint: str
+    probes: ProbeSchedule
     count: int = 0
     batches: dict[str, None] = msgspec.field(default_factory=dict)
     tools: dict[str, None] = msgspec.field(default_factory=dict)
-    probes: ProbeSchedule = msgspec.field(default_factory=ProbeSchedule)
 
 
 FailureStreaks = dict[str, FailureStreak]
@@ -90,11 +90,13 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
         if self._admits_probe(streak, attempt):
             text = f"{text}; this call has not, and is tried once"
             return Violation(self.id, Effect.ADVISE, "failures", text, _PROBED)
-        if effect > self.escalation.effect and streak.probes.is_probing(
-            attempt.at, self.probe_timeout
-        ):
-            effect = self.escalation.effect  # it only did not wait for the probe
         instead = _OTHER_TOOL if by_tool else _INSTEAD
+        if streak.probes.is_probing(attempt.at, self.probe_timeout):
+            effect = min(effect, self.escalation.effect)  # it only did not wait for the probe
+            probe = streak.probes.probe
+            assert probe is not None  # noqa: S101 - it is in flight
+            text = f"{text}; a call of `{probe.shown_tool}` is being tried, and has no result yet"
+            instead = _WAIT
         return Violation(self.id, effect, "failures", text, instead, count, self.max)
 
     def _is_covered(self, streak: FailureStreak, attempt: Attempt) -> bool:
@@ -178,7 +180,7 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
         if streak is None or (
             self.same_error and outcome.error_fingerprint != streak.error_fingerprint and not holds
         ):
-            streak = tracker[""] = FailureStreak(outcome.error_fingerprint)
+            streak = tracker[""] = FailureStreak(outcome.error_fingerprint, ProbeSchedule(self.max))
         self._add(streak.tools, attempt.full_name)
         streak.probes.add_failure(attempt, self.max_names, is_probe=is_probe and streak is probed)
         if attempt.batch in streak.batches:
@@ -193,10 +195,11 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
             del names[next(iter(names))]
 
 
-_NO_STREAK = FailureStreak("")
+_NO_STREAK = FailureStreak("", ProbeSchedule(0))
 _INSTEAD = "find the cause by other means before you try again, or finish with what you have"
 _OTHER_TOOL = (
     "find the cause with another tool; once that succeeds, you can use this one again; or finish "
     "and report what prevents you"
 )
+_WAIT = "wait for that result; if it does not come, report what prevents you"
 _PROBED = "if it fails too, report what prevents you"

@@ -18,14 +18,19 @@ class ProbeSchedule(msgspec.Struct, eq=False):
     attempts are refused before the next probe (`refused`) as probes have failed (`failed`); the
     parallel calls of one batch are one refusal, and none if one of them is the probe. A probe
     without an answer (cancelled, or never reported) has failed.
+
+    Attempts beside a probe in flight are not counted: parallel calls did not wait for it. Of more
+    than `patience` the agent has gone on without it, unless its own function still runs.
     """
 
+    patience: int
     tried: dict[str, None] = msgspec.field(default_factory=dict)
     probe: Attempt | None = None
     batch: str = ""
     failed: int = 0
     refused: int = 0
     refused_batch: str = ""
+    beside: int = 0
 
     def is_due(self, attempt: Attempt, max_tried: int, timeout: int) -> bool:
         """Whether an attempt may be the next probe. One in flight is given up after `timeout`."""
@@ -43,7 +48,11 @@ class ProbeSchedule(msgspec.Struct, eq=False):
         probe = self.probe
         if probe is None or probe.is_given_up:
             return False
-        if probe.is_held or at is None or probe.at is None:
+        if probe.is_held:
+            return True
+        if self.beside > self.patience:
+            return False
+        if at is None or probe.at is None:
             return True
         return at - probe.at <= timeout
 
@@ -53,13 +62,16 @@ class ProbeSchedule(msgspec.Struct, eq=False):
             self.fail()
         self.probe = attempt
         self.batch = attempt.batch
+        self.beside = 0
 
     def refuse(self, attempt: Attempt, timeout: int) -> None:
         """Count a refused attempt, unless it only came before the probe's outcome."""
-        if self.is_probing(attempt.at, timeout):
-            return
+        is_probing = self.is_probing(attempt.at, timeout)
         if not attempt.batch or attempt.batch not in (self.batch, self.refused_batch):
-            self.refused += 1
+            if is_probing:
+                self.beside += 1
+            else:
+                self.refused += 1
         self.refused_batch = attempt.batch
 
     def end(self, attempt: Attempt) -> None:

@@ -13,7 +13,7 @@ import hashlib
 import os
 import secrets
 import sys
-from collections import defaultdict, deque
+from collections import ChainMap, defaultdict, deque
 from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -33,6 +33,8 @@ _STANDARD = (
     *(Decimal, date, time, timedelta, UUID, PurePath, range, complex),
 )
 """Types that are read by their content; their subclasses may hold more."""
+_KEYS = frozenset({int, float, bool, type(None)})
+"""Keys that look as texts do in JSON."""
 _FIELD_NAMES = (
     *("__pydantic_fields__", "model_fields", "__fields__"),  # pydantic, by version
     *("__dataclass_fields__", "__struct_fields__", "__attrs_attrs__"),
@@ -49,34 +51,82 @@ class _TooLargeError(Exception):
     """The arguments are deeper or larger than the policy's bounds."""
 
 
-def read_arguments(named: Mapping[str, Any], *, depth: int, size: int) -> dict[str, Any]:
-    """Return arguments as JSON-like data, with an `OpaqueText` for whatever is none.
+class ArgumentReader:
+    """Reads the arguments of one call, again if need be.
 
     `depth` and `size` (bytes) are the bounds of arguments: what exceeds them is returned as it is,
     and refused by the check. Where a value holds more than its content, such as a number of a class
     that has a currency, the rest becomes an argument of its own: `amount.__dict__`.
     """
-    reader = _Reader(depth, size)
-    arguments: dict[str, Any] = {}
-    for name, value in named.items():
-        if type(value) in _PLAIN:
-            arguments[name] = value
-            continue
-        arguments[name], states = reader.read_argument(value)
-        if states:
-            key = f"{name}.__dict__"
-            while key in named:
-                key += "_"
-            arguments[key] = states
-    return arguments
+
+    def __init__(self, depth: int, size: int) -> None:
+        self._depth = depth
+        self._size = size
+        self._opaque: dict[int, tuple[OpaqueText, object]] = {}
+
+    def read(self, named: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments as JSON-like data, with an `OpaqueText` for whatever is none.
+
+        An object that is opaque has the same text at each reading.
+        """
+        reader = _Reader(self._depth, self._size, self._opaque)
+        arguments: dict[str, Any] = {}
+        for name, value in named.items():
+            if type(value) in _PLAIN:
+                arguments[name] = value
+                continue
+            arguments[name], states = reader.read_argument(value)
+            if states:
+                key = f"{name}.__dict__"
+                while key in named:
+                    key += "_"
+                arguments[key] = states
+        return arguments
+
+
+def is_immutable(named: Mapping[str, Any]) -> bool:
+    """Whether no argument can change while its call is decided."""
+    return all(type(value) in _PLAIN for value in named.values())
+
+
+def are_equal(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Whether arguments that were read are the same; 1, 1.0 and true are not."""
+    try:
+        return first == second and repr(first) == repr(second)
+    except Exception:  # noqa: BLE001 - a number of a host's class may raise anything
+        return False
+
+
+def digest_state(values: tuple[object, ...], *, depth: int, size: int) -> str:
+    """Return a digest of all that objects hold; "" if not all of it is data, or it is too large.
+
+    Objects of any class are read by their attributes; classes and functions hold no data.
+    """
+    opaque: dict[int, tuple[OpaqueText, object]] = {}
+    reader = _Reader(depth, size, opaque)
+    states: list[Any] = []
+    for value in values:
+        kind = type(value)
+        if isinstance(value, type) or (callable(value) and hasattr(value, "__code__")):
+            return ""
+        is_data = isinstance(value, _STANDARD) or _fields(value) is not None
+        content = value if is_data else _attributes(value)
+        states.append((kind.__module__, kind.__qualname__, *reader.read_argument(content)))
+    if opaque or reader.is_too_large:
+        return ""
+    return _digest(_sort_key(states))
 
 
 class _Reader:
     """Reads the values of one call. `_left` is how many more bytes may be read."""
 
-    def __init__(self, max_depth: int, max_size: int) -> None:
+    def __init__(
+        self, max_depth: int, max_size: int, opaque: dict[int, tuple[OpaqueText, object]]
+    ) -> None:
+        self.is_too_large = False
         self._max_depth = max_depth
         self._left = max_size
+        self._opaque = opaque
         self._path: set[int] = set()
         self._read_count = 0
         self._states: dict[str, Any] = {}
@@ -90,6 +140,7 @@ class _Reader:
         try:
             return self.read(value, 1), self._states
         except _TooLargeError:
+            self.is_too_large = True
             return value, {}
 
     def read(self, value: Any, depth: int) -> Any:
@@ -101,14 +152,14 @@ class _Reader:
         if depth > self._max_depth or self._left < 0:
             raise _TooLargeError
         if id(value) in self._path:
-            return _opaque(value)
+            return self._stand_in(value)
         self._path.add(id(value))
         try:
             return self._read(value, depth + 1)
         except _TooLargeError:
             raise
         except Exception:  # noqa: BLE001 - a host's object may raise anything
-            return _opaque(value)
+            return self._stand_in(value)
         finally:
             self._path.discard(id(value))
 
@@ -123,6 +174,14 @@ class _Reader:
                 self._states[str(number)] = self.read(state, depth)
             return self._read_standard(value, depth)
         return self._read_other(value, depth)
+
+    def _stand_in(self, value: object) -> OpaqueText:
+        """Return a text that names the type of an object, and equals no other."""
+        known = self._opaque.get(id(value))
+        if known is None:
+            text = OpaqueText(f"<{type(value).__qualname__} #{os.urandom(6).hex()}>")
+            known = self._opaque[id(value)] = (text, value)  # alive, so that no other has its id
+        return known[0]
 
     def _read_standard(self, value: Any, depth: int) -> Any:
         """Read the content of a standard type or a subclass."""
@@ -161,7 +220,7 @@ class _Reader:
             return f"<{kind.__qualname__} {_digest(_sort_key(secret))}>"
         fields = _fields(value)
         if fields is None:
-            return _opaque(value)
+            return self._stand_in(value)
         return {name: self.read(item, depth) for name, item in fields.items()}
 
     def _read_mapping(self, value: Mapping[Any, Any], depth: int) -> Any:
@@ -183,6 +242,8 @@ class _Reader:
         if dtype.names is not None:
             return {name: self.read(value[name], depth) for name in dtype.names}
         found: Any = None
+        if len(shape) > 1 and not value.size:  # its list shows one of its sizes
+            return f"<{type(value).__name__} of {'x'.join(map(str, shape))} {dtype}>"
         if shape and dtype.hasobject:
             found = value.tolist()
             content = _encode_cells(found)
@@ -203,18 +264,37 @@ class _Reader:
         """Read a table, a column, an index or a value of pandas."""
         if hasattr(value, "columns"):
             columns = [value.iloc[:, position] for position in range(len(value.columns))]
-            return {
+            table = {
                 "columns": self._read_cells(list(value.columns), depth),
                 "index": self._read_column(value.index, depth),
                 "data": [self._read_column(column, depth) for column in columns],
             }
+            return table | self._read_labels(value, [value.columns, value.index], columns, depth)
         if hasattr(value, "iloc"):
             name = self._read_cells([value.name], depth)[0]
             index = self._read_column(value.index, depth)
-            return {"name": name, "index": index, "data": self._read_column(value, depth)}
+            series = {"name": name, "index": index, "data": self._read_column(value, depth)}
+            return series | self._read_labels(value, [value.index], [value], depth)
         if hasattr(value, "to_numpy") and hasattr(value, "dtype"):
             return self._read_column(value, depth)
         return str(value)  # an interval, a period, the missing value
+
+    def _read_labels(
+        self, table: Any, axes: list[Any], columns: list[Any], depth: int
+    ) -> dict[str, Any]:
+        """Return what a table has beside its cells, if anything: names, categories, `attrs`."""
+        names = [list(axis.names) for axis in axes]
+        categories = [getattr(column.dtype, "categories", None) for column in columns]
+        found = {
+            "names": self._read_cells(names, depth) if any(map(any, names)) else None,
+            "categories": [
+                None if one is None else self._read_column(one, depth) for one in categories
+            ],
+            "attrs": self.read(dict(table.attrs), depth) if table.attrs else None,
+        }
+        if all(one is None for one in categories):
+            del found["categories"]
+        return {name: one for name, one in found.items() if one is not None}
 
     def _read_column(self, column: Any, depth: int) -> Any:
         return self.read(column.to_numpy(), depth)
@@ -265,6 +345,16 @@ def _hidden_state(value: Any) -> dict[str, Any]:
     if isinstance(value, defaultdict) and value.default_factory is not None:
         factory = value.default_factory
         state["default_factory"] = factory.__qualname__ if isinstance(factory, type) else factory
+    if isinstance(value, (datetime, time)) and hasattr(value.tzinfo, "key"):
+        state["zone"] = getattr(value.tzinfo, "key")  # noqa: B009 - only a `ZoneInfo` has one
+    if isinstance(value, deque) and value.maxlen is not None:
+        state["maxlen"] = value.maxlen
+    if isinstance(value, ChainMap) and len(value.maps) > 1:
+        state["maps"] = value.maps
+    if isinstance(value, Mapping):
+        kinds = {_key_text(key): type(key).__name__ for key in value if type(key) in _KEYS}
+        if kinds:
+            state["keys"] = kinds
     return state if _is_standard(kind) else {**state, **_attributes(value)}
 
 
@@ -328,8 +418,3 @@ def _sort_key(value: Any) -> bytes:
 
 def _digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=_DIGEST_SIZE, key=_DIGEST_KEY).hexdigest()
-
-
-def _opaque(value: object) -> OpaqueText:
-    """Return a text that names the type of an object, and equals no other."""
-    return OpaqueText(f"<{type(value).__qualname__} #{os.urandom(6).hex()}>")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from policyguard.guard.event_loop import is_async, unwrap_partial
 from policyguard.guard.session_lifetime import active_sessions
-from policyguard.guard.tools.arguments import read_arguments
+from policyguard.guard.tools.arguments import ArgumentReader, are_equal, is_immutable
+from policyguard.guard.tools.receivers import bound_objects
 
 if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
@@ -29,8 +30,12 @@ def guard_tool(guard: Guard, fn: Callable[P, R]) -> Callable[P, R]:
     signature = _tool_signature(fn)
     name = _tool_name(fn)
     first = next(iter(signature.parameters), "")
+    bound_to = bound_objects(fn)
 
-    def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Session, dict[str, Any]]:
+    def bind(
+        args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Session, dict[str, Any], Callable[[], bool] | None]:
+        """Return the session, the arguments, and what says whether they are still the same."""
         session = next(
             (session for session in reversed(active_sessions.get()) if session.guard is guard), None
         )
@@ -40,26 +45,38 @@ def guard_tool(guard: Guard, fn: Callable[P, R]) -> Callable[P, R]:
                 "put `with guard.session(...):` around the agent's run"
             )
         named = _named_arguments(signature.bind(*args, **kwargs))
-        if first in _RECEIVER_NAMES:
-            named.pop(first, None)
+        receiver = (
+            (*bound_to, named.pop(first))
+            if first in _RECEIVER_NAMES and first in named
+            else bound_to
+        )
+        mark = guard._tools.mark_receiver(session.id, name, receiver) if receiver else ""
+        if mark:
+            key = "self"
+            while key in named:
+                key += "_"
+            named[key] = mark
+        if is_immutable(named):
+            return cast("Session", session), named, None
         bounds = guard._evaluator.bounds
-        read = read_arguments(named, depth=bounds.argument_depth, size=bounds.argument_bytes)
-        return cast("Session", session), read
+        reader = ArgumentReader(bounds.argument_depth, bounds.argument_bytes)
+        read = reader.read(named)
+        return cast("Session", session), read, lambda: are_equal(reader.read(named), read)
 
     if is_async(fn):
         awaited = cast("Callable[P, Awaitable[Any]]", fn)
 
         @functools.wraps(fn)
         async def guarded_async(*args: P.args, **kwargs: P.kwargs) -> Any:
-            session, named = bind(args, kwargs)
-            return await arun(session, name, named, lambda: awaited(*args, **kwargs))
+            session, named, is_unchanged = bind(args, kwargs)
+            return await arun(session, name, named, lambda: awaited(*args, **kwargs), is_unchanged)
 
         return cast("Callable[P, R]", guarded_async)
 
     @functools.wraps(fn)
     def guarded_plain(*args: P.args, **kwargs: P.kwargs) -> R:
-        session, named = bind(args, kwargs)
-        return run(session, name, named, lambda: fn(*args, **kwargs))
+        session, named, is_unchanged = bind(args, kwargs)
+        return run(session, name, named, lambda: fn(*args, **kwargs), is_unchanged)
 
     return guarded_plain
 

@@ -21,6 +21,7 @@ from policyguard.evaluator.evaluator import OPAQUE
 from policyguard.guard import validate
 from policyguard.guard.call_options import CallOptions
 from policyguard.guard.clock import elapsed_time
+from policyguard.guard.decisions import refuse_changed
 from policyguard.guard.event_loop import run_blocking, run_later
 from policyguard.guard.host_log import warn
 from policyguard.guard.tools.background_tasks import (
@@ -56,17 +57,24 @@ def run(
     tool: str,
     args: Mapping[str, Any] | None,
     fn: Callable[[], R],
+    is_unchanged: Callable[[], bool] | None = None,
     *,
     cost: float | None = None,
     tokens: int | None = None,
     **call: Unpack[CallOptions],
 ) -> R:
-    """Check, run `fn`, record. See `Session.run`."""
+    """Check, run `fn`, record. See `Session.run`.
+
+    `is_unchanged` says, right before `fn` runs, whether the arguments are still those checked. If
+    not, the call is refused.
+    """
     validate.function("fn", fn)
     decision = session.check(tool, args, **call)
     if decision.errors:
         _warn_opaque(session.guard, decision)
     running = _RunningCall(session, decision, cost, tokens)
+    if is_unchanged is not None:
+        fn = running.compare_first(fn, is_unchanged)
     if running.timeout is not None:
         fn = _run_in_time(running, running.timeout, fn).result
     try:
@@ -98,17 +106,20 @@ async def arun(
     tool: str,
     args: Mapping[str, Any] | None,
     fn: Callable[[], Awaitable[R]],
+    is_unchanged: Callable[[], bool] | None = None,
     *,
     cost: float | None = None,
     tokens: int | None = None,
     **call: Unpack[CallOptions],
 ) -> R:
-    """Check, await `fn`, record. See `Session.arun`."""
+    """Check, await `fn`, record. See `Session.arun`, and `run` for `is_unchanged`."""
     validate.function("fn", fn)
     decision = await session.acheck(tool, args, **call)
     if decision.errors:
         _warn_opaque(session.guard, decision)
     running = _RunningCall(session, decision, cost, tokens)
+    if is_unchanged is not None:
+        fn = running.acompare_first(fn, is_unchanged)
     try:
         awaitable = fn()
         is_awaitable = inspect.isawaitable(awaitable)
@@ -157,11 +168,12 @@ async def _await_in_time(call: _RunningCall, timeout: float, awaitable: Awaitabl
 
 def _warn_opaque(guard: Guard, decision: Decision) -> None:
     """Log, once for each tool, that its calls cannot be compared: they are called by functions."""
+    warned = guard._tools.warned
     for error in decision.errors:
-        if error.id == OPAQUE and decision.tool not in guard._warned_tools:
-            if len(guard._warned_tools) >= guard._evaluator.bounds.plans:
-                guard._warned_tools.clear()
-            guard._warned_tools.add(decision.tool)
+        if error.id == OPAQUE and decision.tool not in warned:
+            if len(warned) >= guard._evaluator.bounds.plans:
+                warned.clear()
+            warned.add(decision.tool)
             warn(f"`{decision.tool}`: {error.error}")
 
 
@@ -171,7 +183,10 @@ class _RunningCall:
     It is never taken for unreported, nor are its slots freed, until its end is reported.
     """
 
-    __slots__ = ("_attempt", "_decision", "_session", "_started_at", "_usage", "id", "timeout")
+    __slots__ = (
+        *("_attempt", "_decision", "_refusal", "_session", "_started_at", "_usage"),
+        *("id", "timeout"),
+    )
 
     def __init__(
         self, session: Session, decision: Decision, cost: float | None, tokens: int | None
@@ -183,6 +198,7 @@ class _RunningCall:
         if self._attempt is not None:
             _held.add(self._attempt)
         self._decision = decision
+        self._refusal: CallRefused | None = None
         self._usage: dict[str, Any] = {"cost": cost, "tokens": tokens}
         self._started_at = elapsed_time()
         self.id = decision.id
@@ -196,6 +212,33 @@ class _RunningCall:
     def elapsed(self) -> float:
         """Return the seconds since the call began."""
         return (elapsed_time() - self._started_at) / 1e9
+
+    def compare_first(
+        self, fn: Callable[[], R], is_unchanged: Callable[[], bool]
+    ) -> Callable[[], R]:
+        """Return a function that calls `fn`, or raises `CallRefused` if arguments have changed."""
+
+        def begin() -> R:
+            self._require(is_unchanged)
+            return fn()
+
+        return begin
+
+    def acompare_first(
+        self, fn: Callable[[], Awaitable[R]], is_unchanged: Callable[[], bool]
+    ) -> Callable[[], Awaitable[R]]:
+        """Do the same as `compare_first` for an async `fn`."""
+
+        async def begin() -> R:
+            self._require(is_unchanged)
+            return await fn()
+
+        return begin
+
+    def _require(self, is_unchanged: Callable[[], bool]) -> None:
+        if not is_unchanged():
+            self._refusal = CallRefused(refuse_changed(self._decision))
+            raise self._refusal
 
     def finish(self, result: R) -> R:
         """Report a result, and return it with the advice that it is to carry."""
@@ -282,8 +325,12 @@ class _RunningCall:
     def report_error(self, error: BaseException) -> None:
         """Report what was raised, which is raised all the same.
 
-        A call that was cancelled, or whose program is being stopped, counts as cancelled.
+        A call that was cancelled, or whose program is being stopped, counts as cancelled. One that
+        was refused since its arguments have changed is released.
         """
+        if error is self._refusal:
+            self._release()
+            return
         try:
             self._record(error=error, **self._usage)
         except PolicyguardError as failure:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
+from policyguard.cel.syntax.ast import Call, Expr, Identifier, Select, iter_children
 from policyguard.compiler.build.entry_paths import learn_sections, level_path
 from policyguard.compiler.build.expressions import reads_field
 from policyguard.compiler.build.selectors import split_words, tool_globs_overlap
 from policyguard.compiler.inputs import PACK_PREFIX
+from policyguard.engines.regex import Regex, RegexError
 from policyguard.engines.yaml_tree import Path
 from policyguard.lint.analysis.references import constant_texts
 from policyguard.lint.rule import LintContext
 from policyguard.model.entry import Entry
-from policyguard.model.policy import ClassEntry
+from policyguard.model.policy import ClassEntry, Policy
 
 _METADATA = frozenset(Entry.__struct_fields__)
 
@@ -67,17 +69,67 @@ def find_uses(context: LintContext) -> ClassUses:
         reads = context.expressions.reads(*path)
         if not reads_field(reads, "call.class"):
             continue
-        names = constant_texts(tree)
-        names |= {
-            str(item)
-            for list_name, items in policy.lists.items()
-            if reads_field(reads, f"lists.{list_name}")
-            for item in items
+        named = {
+            text
+            for kind, values in (("lists", policy.lists), ("params", _param_values(policy)))
+            for name, items in values.items()
+            if reads_field(reads, f"{kind}.{name}")
+            for text in map(str, items)
         }
-        for name in names & {entry.class_ for entry in policy.classify.classes}:
-            where = ".".join(str(part) for part in path if not isinstance(part, int))
-            found.setdefault(name, {})["when", path] = ClassUse(f"`call.class` in `{where}`", path)
+        names = _class_names(tree, {entry.class_ for entry in policy.classify.classes}, named)
+        where = ".".join(str(part) for part in path if not isinstance(part, int))
+        use = ClassUse(f"`call.class` in `{where}`", path)
+        for name in names or ("",):
+            found.setdefault(name, {})["when", path] = use
     return found
+
+
+def _class_names(tree: Expr, classes: set[str], named: set[str]) -> set[str]:
+    """Return the classes that an expression asks for; none if that cannot be seen.
+
+    `named` are the texts that it reads from lists and params.
+    """
+    names = classes & (constant_texts(tree) | named)
+    for node in _descendants(tree):
+        test = _TEXT_TESTS.get(node.name) if isinstance(node, Call) else None
+        if isinstance(node, Call) and test is not None and _is_main_class(node.receiver):
+            texts = constant_texts(node.arguments[0]) if node.arguments else set()
+            names |= {name for name in classes for text in texts or named if test(name, text)}
+    return names
+
+
+def _finds(name: str, pattern: str) -> bool:
+    try:
+        return Regex(pattern).search(name)
+    except RegexError:
+        return True
+
+
+_TEXT_TESTS: dict[str, Callable[[str, str], bool]] = {
+    "startsWith": str.startswith,
+    "endsWith": str.endswith,
+    "contains": str.__contains__,
+    "matches": _finds,
+}
+
+
+def _is_main_class(node: Expr | None) -> bool:
+    return (
+        isinstance(node, Select)
+        and node.field == "class"
+        and isinstance(node.operand, Identifier)
+        and node.operand.name == "call"
+    )
+
+
+def _descendants(node: Expr) -> Iterator[Expr]:
+    yield node
+    for child in iter_children(node):
+        yield from _descendants(child)
+
+
+def _param_values(policy: Policy) -> dict[str, tuple[Any, ...]]:
+    return {name: (param.value,) for name, param in policy.params.items()}
 
 
 def may_overlap(first: ClassEntry, entry: ClassEntry) -> bool:

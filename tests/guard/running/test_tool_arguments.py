@@ -11,7 +11,8 @@ import logging
 import pathlib
 import types
 import uuid
-from collections import defaultdict
+import zoneinfo
+from collections import ChainMap, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -199,6 +200,29 @@ def structured(*names: str) -> Any:
     return numpy.array([(1, 2)], dtype=[(name, "i4") for name in names])
 
 
+def empty_array(*shape: int) -> Any:
+    return pytest.importorskip("numpy").zeros(shape)
+
+
+def labelled(index_name: str = "", **attributes: Any) -> Any:
+    found = pytest.importorskip("pandas").DataFrame({"a": [1]})
+    found.index.name = index_name or None
+    found.attrs.update(attributes)
+    return found
+
+
+def categories(*names: str) -> Any:
+    return (
+        pytest.importorskip("pandas")
+        .Series(["a"], dtype="object")
+        .astype(pytest.importorskip("pandas").CategoricalDtype(names))
+    )
+
+
+def in_zone(name: str) -> datetime.datetime:
+    return datetime.datetime(2026, 1, 1, tzinfo=zoneinfo.ZoneInfo(name))
+
+
 HIDDEN: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
     (lambda: with_attributes(Order(1), hidden=1), lambda: with_attributes(Order(1), hidden=2)),
     (lambda: with_attributes(WithoutFields(), a=1), lambda: with_attributes(WithoutFields(), a=2)),
@@ -214,6 +238,15 @@ HIDDEN: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
     (lambda: defaultdict(int, a=1), lambda: defaultdict(list, a=1)),
     (lambda: datetime.time(2, 30), lambda: datetime.time(2, 30, fold=1)),
     (lambda: structured("a", "b"), lambda: structured("b", "a")),
+    (lambda: {1: "a"}, lambda: {"1": "a"}),
+    (lambda: {"x": {None: 1}}, lambda: {"x": {"null": 1}}),
+    (lambda: deque([1], maxlen=1), lambda: deque([1], maxlen=2)),
+    (lambda: ChainMap({"a": 1}, {"a": 2}), lambda: ChainMap({"a": 1}, {"a": 3})),
+    (lambda: in_zone("Europe/Berlin"), lambda: in_zone("Europe/Paris")),
+    (lambda: empty_array(0, 3), lambda: empty_array(0, 5)),
+    (lambda: labelled(), lambda: labelled(index_name="day")),
+    (lambda: labelled(), lambda: labelled(unit="EUR")),
+    (lambda: categories("a", "b"), lambda: categories("a", "c")),
 ]
 
 

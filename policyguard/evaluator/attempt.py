@@ -28,20 +28,32 @@ UNRECORDED_ARGS: dict[str, Any] = {}
 class WindowEntry(msgspec.Struct, eq=False, gc=False):
     """An admitted call in a window.
 
-    `key` tells its repetitions: the fingerprint, unless the policy names another key. The
-    fingerprints are those of `Outcome`, a failure's result prefixed with `!`; the result is None
-    until there is one. `seq` numbers completions; a call in flight has the number of the last one
+    `likeness` tells calls that are alike; `key` tells its repetitions: the likeness, unless the
+    policy names another key. The fingerprints are those of `Outcome`, a failure's result prefixed
+    with `!`; the result is None until there is one, and `like_result` empty unless the call recurs.
+    `seq` numbers completions; a call in flight has the number of the last one
     before it. `is_exempt`: it failed by the harness's fault, and is not a repetition.
+    `is_stale`: it succeeded and brought nothing new, so that no row of failures ends with it.
     `has_new_pending_result`: its result is still pending, and differs from the one before.
     """
 
-    fingerprint: str
+    likeness: str
     key: str
     result_fingerprint: str | None = None
+    like_result: str = ""
     error_fingerprint: str = ""
     seq: int = 0
     is_exempt: bool = False
     has_new_pending_result: bool = False
+    is_stale: bool = False
+
+    def has_result_of(self, other: WindowEntry) -> bool:
+        """Whether both have a result, and the results are alike."""
+        result = self.result_fingerprint
+        return result is not None and (
+            result == other.result_fingerprint
+            or (self.like_result != "" and self.like_result == other.like_result)
+        )
 
 
 class Attempt(msgspec.Struct, eq=False):
@@ -49,9 +61,11 @@ class Attempt(msgspec.Struct, eq=False):
 
     `host_tool` is the name that the host used, where that is a full name, which holds the server
     too. `fingerprint` is that of the first call whose tolerant numbers are close,
-    `exact_fingerprint` its own where that differs. `keys` holds the key of each limit that compares
-    by another one. `charges` go to budgets at admission; an approval raises those in
-    `approval_charges`, and those in `attempt_charges` count attempts towards escalation thresholds.
+    `exact_fingerprint` its own where that differs. By its `likeness`, which is looser, limits tell
+    calls; it `recurs` if one like it is among the calls that a limit remembers. `keys` holds the
+    key of each limit that compares by another one. `charges` go to budgets at admission; an
+    approval raises those in `approval_charges`, and those in `attempt_charges` count attempts
+    towards escalation thresholds.
     `at` is nanoseconds, None for a record without time; `completed_at` is when the result came.
     `radius` names the schedule the call is under. `timeout` is nanoseconds, set by the entry
     `timeout_by`. `state_changing` is None until it is needed. `bound_plan` is set by
@@ -79,6 +93,8 @@ class Attempt(msgspec.Struct, eq=False):
     class_: str = ""
     fingerprint: str = ""
     exact_fingerprint: str = ""
+    likeness: str = ""
+    recurs: bool = False
     loose_fingerprint: str = ""
     numbers: tuple[float, ...] = ()
     previous: Mapping[str, Any] = EMPTY

@@ -61,7 +61,8 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     `plan` looks up the plan of a tool, server, agent, classes and alias (`full_name_alias`),
     `plan_for_tool` that of a tool whose calls all have the same classes, `candidates` the classes
     of other tools. `identify`
-    returns a call's identity or raises `ArgumentsError`; `within_tolerance` compares tolerant
+    returns a call's identity or raises `ArgumentsError`, `find_likeness` what limits tell it by, if
+    that is not its fingerprint; `within_tolerance` compares tolerant
     numbers. `refusal_limits` are the ids of the limits of that kind.
     """
 
@@ -74,6 +75,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     plan: Callable[[str, str, str, tuple[str, ...], str], Plan]
     plan_for_tool: Callable[[str, str, str, str], Plan | None]
     identify: Callable[[str, str, dict[str, Any]], CallIdentity]
+    find_likeness: Callable[[str, str, dict[str, Any], str], str] | None
     within_tolerance: Callable[[tuple[float, ...], tuple[float, ...]], bool]
     activation_context: ActivationContext
     outcome_classifier: OutcomeClassifier
@@ -115,6 +117,12 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             attempt.exact_fingerprint = fingerprint
             fingerprint = self._match_tolerant_call(session, fingerprint, loose, numbers)
         attempt.fingerprint = fingerprint
+        find_likeness = self.find_likeness
+        attempt.likeness = (
+            fingerprint
+            if find_likeness is None
+            else find_likeness(tool, server, attempt.args, fingerprint)
+        )
         if self.reads_call_details:
             self._find_call_details(session, attempt)
         name = (server, tool, attempt.host_tool) if server else tool
@@ -194,12 +202,11 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         """
         session, plan = attempt.session, bound_plan.plan
         evaluates_limits = bound_plan.must_evaluate or not session.on_fast_path
-        if not evaluates_limits:
-            fingerprint = attempt.fingerprint
-            for calls in bound_plan.watched:
-                if fingerprint in calls:
-                    evaluates_limits = True
-                    break
+        likeness = attempt.likeness
+        for calls in bound_plan.watched:
+            if likeness in calls:
+                evaluates_limits = attempt.recurs = True
+                break
         if not (evaluates_limits or learned or plan.budgets or plan.rules or attempt.errors):
             return ALLOWED
         found = list(learned)

@@ -124,6 +124,7 @@ def outcome_from_event(event: Completed) -> Outcome:
         advancing=event.advancing,
         harness_flagged=event.harness_flagged,
         result_fingerprint=event.result_fingerprint,
+        like_result=event.like_result,
         error_fingerprint=event.error_fingerprint,
     )
 

@@ -35,6 +35,7 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
     has_success_signatures: bool
     blame_rules: tuple[tuple[str, Expression, str], ...]
     result_fingerprint: Callable[[str], str]
+    find_like_result: Callable[[str], str] | None
     error_fingerprint: Callable[[str], str]
     to_duration: Callable[[int], object]
     reads_outcome: bool
@@ -63,8 +64,18 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
             failed = bool(event.exit_code) or (event.status or 0) >= MIN_ERROR_STATUS
         result = self.result_fingerprint(event.text or event.error or "")
         changed = result != last_fingerprint
+        like_result = ""
+        if attempt is not None and attempt.recurs and self.find_like_result is not None:
+            like_result = self.find_like_result(event.text or event.error or "")
         if self.skips_successes and not (failed or event.meta or event.state):
-            return Outcome(True, "success", event, changed=changed, result_fingerprint=result)
+            return Outcome(
+                True,
+                "success",
+                event,
+                changed=changed,
+                result_fingerprint=result,
+                like_result=like_result,
+            )
         reader = attempt if self.reads_outcome else None
         state, payload = "", None
         if self.match_envelope is not None:
@@ -116,6 +127,7 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
             advancing=not (meta and any(meta.get(key) for key in self.non_advancing_keys)),
             harness_flagged=harness_flagged,
             result_fingerprint=result,
+            like_result=like_result,
             error_fingerprint=self.error_fingerprint(error) if failed else "",
             blamed_by=blamed_by,
         )

@@ -12,6 +12,7 @@ from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.budget import CompiledBudget
 from policyguard.evaluator.limits.base import LimitChecker
 from policyguard.evaluator.limits.cycle import CycleChecker
+from policyguard.evaluator.limits.recent_results import RecentResults
 from policyguard.evaluator.limits.refusals import RefusalsChecker, RefusalStreak
 from policyguard.evaluator.limits.repeat import RepeatChecker
 from policyguard.evaluator.rule import RuleSet
@@ -97,7 +98,8 @@ class BoundPlan:
     The other attributes serve calls on the fast path (see `SessionState`), nearly all: most limits
     then find no violation and count nothing. A call that is in none of `watched` violates no limit,
     unless the plan `must_evaluate` every call. `repetition` (of calls or polls) and `cycle` need
-    admissions; each has a name, since one call site for methods of several classes is slow. With
+    admissions; each has a name, since one call site for methods of several classes is slow.
+    `recent_results` are passed each result. With
     `needs_successes` some limit counts every result. `refusal_streak` is the tracker of `refusals`.
     """
 
@@ -118,11 +120,19 @@ class BoundPlan:
         self.repetition: tuple[Any, Any] | None = repetitions[0] if repetitions else None
         if len(repetitions) > 1:
             self.repetition = _COMBINED_REPETITION, repetitions
+        recent = [tracker for limit, tracker in limits if limit.reads_recent_results]
+        self.recent_results: tuple[RecentResults, ...] = tuple(dict.fromkeys(recent))
         self.needs_successes = any(
             limit.needs_successes or (limit.sets_bans and limit.always_evaluated)
             for limit in plan.limits
         )
-        watched = [limit.watched(tracker) for limit, tracker in limits]
+        remembered = [limit.window for limit, _ in limits if isinstance(limit, RepeatChecker)]
+        watched = [
+            limit.watched(tracker)
+            for limit, tracker in limits
+            # The window of a `repeat` holds what a shorter cycle watches.
+            if not isinstance(limit, CycleChecker) or limit.longest > max(remembered, default=0)
+        ]
         self.must_evaluate = has_parent or None in watched
         self.watched: tuple[Container[str], ...] = tuple(
             calls for calls in watched if calls is not None and calls != ()

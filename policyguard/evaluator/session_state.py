@@ -29,7 +29,8 @@ class SessionState:
     a result, `timed_out` those whose time is over and that still run, `given_up` those that were
     taken for unreported, and `reduced` older ones without their arguments: a late result finds them
     there, unless there were too many (`has_forgotten_calls`). `refused_attempts` count the turn's
-    refusals, by limit. `active_limits` are those that count more than admissions.
+    refusals, by limit. `active_limits` are those that count more than admissions, each with
+    whether it does so per turn.
     `usage_keys` and `turn_usage_keys` are the budgets and keys that end with the session and turn.
     `confirmed_constraints` has, by constraint, the completion that last taught it;
     `search_progress` is the learning side's own.
@@ -99,7 +100,7 @@ class SessionState:
         self.state_changes = StateChanges()
         self._bound_plans: dict[Plan, BoundPlan] = {}
         self.plans_by_tool: dict[Any, BoundPlan] = {}
-        self.active_limits: dict[str, None] = {}
+        self.active_limits: dict[str, bool] = {}
         self.trackers: dict[str, Any] = {}
         self.turn_trackers: dict[str, Any] = {}
         self.in_flight: dict[str, Attempt] = {}
@@ -222,12 +223,12 @@ class SessionState:
         bound, active = self.bind_plan(plan), self.active_limits
         for limit, tracker in bound.limits:
             if limit.is_active(tracker):
-                active[limit.id] = None
+                active[limit.id] = limit.per_turn
             else:
                 active.pop(limit.id, None)
         if plan.refusals is not None and bound.refusal_streak is not None:
             if bound.refusal_streak.count:
-                active[plan.refusals.id] = None
+                active[plan.refusals.id] = plan.refusals.per_turn
             else:
                 active.pop(plan.refusals.id, None)
         self.refresh_fast_path()
@@ -250,14 +251,19 @@ class SessionState:
         self.turn_trackers = {}
         self._bound_plans.clear()
         self.plans_by_tool.clear()
-        self.active_limits = {id_: None for id_ in self.active_limits if id_ in self.trackers}
+        self.active_limits = {
+            id_: False for id_, per_turn in self.active_limits.items() if not per_turn
+        }
 
     def get_tracker(self, limit: LimitChecker | RefusalsChecker) -> Any:
         """Return a limit's tracker in this session or turn, new where there is none."""
         trackers = self.turn_trackers if limit.per_turn else self.trackers
-        tracker = trackers.get(limit.id)
+        id_ = limit.tracker_id
+        tracker = trackers.get(id_)
         if tracker is None:
-            tracker = trackers[limit.id] = limit.new_tracker()
+            tracker = trackers[id_] = limit.new_tracker()
+        elif id_ != limit.id:
+            limit.share(tracker)
         return tracker
 
     def ancestors(self) -> Iterator[SessionState]:

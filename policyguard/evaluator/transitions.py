@@ -55,6 +55,7 @@ def restore_attempt(session: SessionState, event: Admitted | Refused, plan: Plan
     attempt.bound_plan = session.bind_plan(plan)
     attempt.class_ = event.class_
     attempt.fingerprint = event.fingerprint
+    attempt.likeness = event.likeness or event.fingerprint
     attempt.exact_fingerprint = event.exact_fingerprint
     attempt.loose_fingerprint = event.loose_fingerprint
     attempt.numbers = event.numbers
@@ -79,8 +80,8 @@ def admit(evaluator: Evaluator, state: EvaluatorState, attempt: Attempt) -> None
     in_flight = session.in_flight
     if in_flight or session.timed_out:
         unreported.reclaim_calls(evaluator, state, session, at)
-    fingerprint = attempt.fingerprint
-    attempt.window_entry = WindowEntry(fingerprint, fingerprint, seq=session.state_changes.seq)
+    likeness = attempt.likeness
+    attempt.window_entry = WindowEntry(likeness, likeness, seq=session.state_changes.seq)
     if session.on_fast_path:
         if bound_plan.repetition is not None:
             limit, tracker = bound_plan.repetition
@@ -123,12 +124,20 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
     succeeded, is_cancelled = outcome.state == "success", outcome.state == "cancelled"
     if not is_cancelled:
         entry.result_fingerprint = outcome.result_fingerprint
+        entry.like_result = outcome.like_result
+        if not outcome.ok:
+            _mark_failed(entry)
+        if succeeded or (not outcome.ok and outcome.blame != "harness"):
+            for results in attempt.bound_plan.recent_results:
+                results.note(attempt, entry, succeeded)
+                if results.tool_rows and session.on_fast_path:
+                    session.update_active_limits(attempt.bound_plan.plan)
     if succeeded:
         session.successes += 1
         if attempt.bound_plan.plan.is_state_changing(attempt):
-            state_changes.record(attempt.fingerprint, at)
+            state_changes.record(attempt.likeness, at)
             for ancestor in session.ancestors():
-                ancestor.state_changes.record(f"{session.id}\x1f{attempt.fingerprint}", at)
+                ancestor.state_changes.record(f"{session.id}\x1f{attempt.likeness}", at)
     elif not outcome.ok:
         session.cel_session["failures"] += 1
     if is_cancelled:  # its window entry stays that of a call without a result
@@ -156,12 +165,16 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
     return state.hooks.on_completed(result)
 
 
+def _mark_failed(entry: WindowEntry) -> None:
+    """Let a failure with the words of a success have another result."""
+    entry.result_fingerprint = f"!{entry.result_fingerprint}"
+    entry.like_result = entry.like_result and f"!{entry.like_result}"
+
+
 def _notify_limits(session: SessionState, attempt: Attempt, outcome: Outcome) -> None:
     """Pass a result to the limits that is more to them than one more success."""
     entry, bound_plan = attempt.window_entry, attempt.bound_plan
     if not outcome.ok:
-        # A failure with the words of a success has another result.
-        entry.result_fingerprint = f"!{outcome.result_fingerprint}"
         entry.error_fingerprint = outcome.error_fingerprint
         entry.is_exempt = outcome.blame == "harness"
     # These trackers may be of an earlier turn; the call then counts nothing in this one.

@@ -59,12 +59,13 @@ class CallEventEmitter:
         self.emit(decisions.build_completed(result), has_learned)
 
 
-class _HostIds(msgspec.Struct, omit_defaults=True):
-    """The host's ids and name of a call, named and in order as in `Admitted`."""
+class _CallFields(msgspec.Struct, omit_defaults=True):
+    """What few calls have: the host's ids and name, a likeness; in order as in `Admitted`."""
 
     batch: str = ""
     host_call: str = ""
     host_tool: str = ""
+    likeness: str = ""
 
 
 class _ResultNumbers(msgspec.Struct, omit_defaults=True):
@@ -127,9 +128,10 @@ class FastCallEmitter(CallEventEmitter):
         except KeyError:
             template = self._add_template(attempt, decision)
         extra: str | None = ""
-        if attempt.batch or attempt.host_call or attempt.host_tool:
-            ids = _HostIds(attempt.batch, attempt.host_call, attempt.host_tool)
-            extra = _encode_fields(ids)
+        likeness = "" if attempt.likeness == attempt.fingerprint else attempt.likeness
+        if attempt.batch or attempt.host_call or attempt.host_tool or likeness:
+            fields = _CallFields(attempt.batch, attempt.host_call, attempt.host_tool, likeness)
+            extra = _encode_fields(fields)
         charged = _encode_fields({"charges": attempt.charges}) if attempt.charges else ""
         if template is None or extra is None or charged is None:
             super().emit_admitted(attempt, decision)
@@ -161,6 +163,7 @@ class FastCallEmitter(CallEventEmitter):
             or event.provenance != "explicit"
             or outcome.state != "success"
             or outcome.signature
+            or outcome.like_result
             or result.observations
             or not event.call.isalnum()
         ):
@@ -220,7 +223,12 @@ class FastCallEmitter(CallEventEmitter):
             templates.clear()
         event = decisions.build_admitted(attempt, decision)
         marked = replace(
-            event, batch=str(EXTRA), host_call="", host_tool="", fingerprint=FINGERPRINT
+            event,
+            batch=str(EXTRA),
+            host_call="",
+            host_tool="",
+            likeness="",
+            fingerprint=FINGERPRINT,
         )
         template = templates[plan] = None if plan.keyed_limits else self._build_template(marked)
         return template
@@ -231,7 +239,7 @@ class FastCallEmitter(CallEventEmitter):
         return self._file_journal.line_template(marked)
 
 
-def _encode_fields(values: _HostIds | _ResultNumbers | dict[str, Any]) -> str | None:
+def _encode_fields(values: _CallFields | _ResultNumbers | dict[str, Any]) -> str | None:
     """Return fields as JSON, to append to others; None for values that JSON cannot hold."""
     try:
         return f",{msgspec.json.encode(values)[1:-1].decode()}"

@@ -21,6 +21,7 @@ _INTERNAL = frozenset(
         "fingerprint",
         "exact",
         "like",
+        "likeness",
         "numbers",
         "keys",
         "charges",

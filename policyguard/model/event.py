@@ -76,6 +76,7 @@ class _AttemptEvent(_Event, frozen=True):
     batch: str = ""
     host_call: str = ""
     host_tool: str = ""
+    likeness: str = ""
     tags: dict[str, Any] = {}
     hints: dict[str, bool] = {}
     estimate: dict[str, float] = {}
@@ -113,6 +114,7 @@ class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
     one, `class_`. `call` is its id, unique in the session; `args` is None where the journal kept
     none; `batch` is shared by the parallel calls of one message. For a call with tolerant numbers,
     `loose_fingerprint` leaves them out, `numbers` holds them, and `exact_fingerprint` is its own.
+    `likeness` is what limits tell it by, where that is not its fingerprint.
     `keys` holds the keys of limits that compare by another one than the fingerprint, `probes` the
     constraints it tests, `radius` the schedule it is under. `violations` are the entries that fired
     without refusing it, `effect` the strongest of their effects.
@@ -148,8 +150,9 @@ class Completed(_Event, frozen=True, tag="completed"):
     model saw it, `error` the error's text (None: no text of its own). `duration` and `retry_after`
     are seconds, `cost` is in the currency of the budgets, `status` is HTTP's, `score` measures
     progress. `state` is `pending`, `cancelled` or empty; `ok` of a cancelled call is None.
-    `advancing` and `harness_flagged` come from the metadata (see `Outcome`). `timeout_by` is the
-    entry whose time limit the call exceeded, if it did; if it was `still_running` then, a
+    `like_result` is the fingerprint of the result with its variable parts masked, if the call
+    recurs. `advancing` and `harness_flagged` come from the metadata (see `Outcome`). `timeout_by`
+    is the entry whose time limit the call exceeded, if it did; if it was `still_running` then, a
     `CallEnded` follows.
     """
 
@@ -169,6 +172,7 @@ class Completed(_Event, frozen=True, tag="completed"):
     signature: str = ""
     blame: str = ""
     result_fingerprint: str = ""
+    like_result: str = msgspec.field(default="", name="like")
     error_fingerprint: str = ""
     charges: tuple[Charge, ...] = ()
     observations: tuple[Observation, ...] = msgspec.field(default=(), name="lessons")

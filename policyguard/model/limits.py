@@ -5,13 +5,14 @@ Durations are integers in nanoseconds.
 
 # No `annotations` from `__future__`: msgspec would compile the text of each by itself.
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Any, Literal
 
 from policyguard.model.effect import Effect
 from policyguard.model.entry import Entry, PolicyStruct, SelectiveEntry
 
 Scope = Literal["turn", "session", "agent", "user", "project", "global"]
-Same = Literal["call", "call_and_result", "call_and_error", "error", "target"]
+Same = Literal["call", "call_and_result", "call_and_error", "error", "target", "result"]
 Off = Literal["none"]
 """A limit that is switched off; `None` is a limit that is not mentioned."""
 
@@ -65,20 +66,30 @@ class Limit(Entry, frozen=True, kw_only=True):
 class RepeatLimit(Limit, frozen=True, kw_only=True):
     """At most `max` same calls among the last `window`; `all` is as many as `bounds` keeps.
 
-    `key` (CEL), if given, defines what *same* means, else `same` does.
+    `key` (CEL), if given, defines what *same* means, else `same` does. With `despite_changes` the
+    calls count on although something was changed in between.
     """
 
     max: int
     window: int | Literal["all"]
     same: Same
     key: str | None = None
+    despite_changes: bool
 
 
 class CycleLimit(Limit, frozen=True, kw_only=True):
-    """At most `max` rounds of a cycle of 2 to `longest` calls."""
+    """At most `max` rounds of a cycle of `shortest` to `longest` calls."""
 
     max: int
     longest: int
+    shortest: int
+
+
+class StaleLimit(Limit, frozen=True, kw_only=True):
+    """At most `max` calls in a row, each made before with the same result, in `window` calls."""
+
+    max: int
+    window: int
 
 
 class NoProgressLimit(Limit, frozen=True, kw_only=True):
@@ -88,10 +99,14 @@ class NoProgressLimit(Limit, frozen=True, kw_only=True):
 
 
 class FailuresLimit(Limit, frozen=True, kw_only=True):
-    """At most `max` consecutive failures: any, the same error, or those of one signature."""
+    """At most `max` consecutive failures: any, the same error, or those of one signature.
+
+    They are counted for all calls together, by tool, or (`same: call`) for each call.
+    """
 
     max: int
-    same: Literal["error"] | None = None
+    same: Literal["error", "call"] | None = None
+    by: Literal["tool"] | None = None
     signature: str | None = None
 
 
@@ -117,13 +132,39 @@ class PollingLimit(Limit, frozen=True, kw_only=True):
 
 
 class LimitLevel(Entry, frozen=True, kw_only=True):
-    """The limits of one level. A kind is None if the level does not mention it."""
+    """The limits of one level. A kind is None if the level does not mention it.
 
-    repeat: RepeatLimit | Off | None = None
-    cycle: CycleLimit | Off | None = None
+    Of some kinds there may be several, side by side.
+    """
+
+    repeat: RepeatLimit | tuple[RepeatLimit, ...] | Off | None = None
+    cycle: CycleLimit | tuple[CycleLimit, ...] | Off | None = None
+    stale: StaleLimit | Off | None = None
     no_progress: NoProgressLimit | Off | None = None
-    failures: FailuresLimit | Off | None = None
+    failures: FailuresLimit | tuple[FailuresLimit, ...] | Off | None = None
     refusals: RefusalsLimit | Off | None = None
     outage: OutageLimit | Off | None = None
     polling: PollingLimit | Off | None = None
     timeout: int | Off | None = None
+
+
+def limits_of(level: LimitLevel, kind: str) -> tuple[Any, ...]:
+    """Return the limits of one kind at a level; none where it is off or not mentioned."""
+    found = getattr(level, kind)
+    if found is None or found == "none":
+        return ()
+    return found if isinstance(found, tuple) else (found,)
+
+
+def iter_limits(level: LimitLevel) -> Iterator[tuple[str, int, Limit]]:
+    """Yield the limits of a level that are not off: kind, index among those of the kind, limit."""
+    for kind in LimitLevel.__struct_fields__:
+        if kind == "timeout" or kind in Entry.__struct_fields__:
+            continue
+        for index, limit in enumerate(limits_of(level, kind)):
+            yield kind, index, limit
+
+
+def limit_id(level: str, kind: str, index: int) -> str:
+    """Return the id of the limit at an index among those of its kind and level."""
+    return f"limits/{level}/{kind}" + (f"/{index + 1}" if index else "")

@@ -112,6 +112,10 @@ class Shell(PolicyStruct, frozen=True, kw_only=True):
     plain: tuple[str, ...] = ()
 
 
+Mask = Literal["times", "durations", "ids", "pids", "temp_names", "addresses", "counters"]
+"""Parts of a result that may differ although it says the same (see `engines.likeness`)."""
+
+
 class Fingerprint(PolicyStruct, frozen=True, kw_only=True):
     """When two calls, and two results, are the same.
 
@@ -126,6 +130,26 @@ class Fingerprint(PolicyStruct, frozen=True, kw_only=True):
     result_chars: int | None = None
 
 
+class LikeResults(PolicyStruct, frozen=True, kw_only=True):
+    """When two results are alike: `ignore` names fields of JSON, `mask` kinds of variable parts."""
+
+    ignore: tuple[str, ...] = ()
+    mask: tuple[Mask, ...] = ()
+
+
+class Likeness(PolicyStruct, frozen=True, kw_only=True):
+    """By what limits tell calls and results, more loosely than by their fingerprints.
+
+    `ignore` names arguments left out, `fold` those compared without case, white space and `./`.
+    With `commands`, comments and harmless prefixes of shell commands are left out.
+    """
+
+    ignore: tuple[str, ...] = ()
+    fold: tuple[str, ...] = ()
+    commands: bool
+    results: LikeResults = LikeResults()
+
+
 class Classify(PolicyStruct, frozen=True, kw_only=True):
     """Classification of calls. `classes` all match, the first is the main class.
 
@@ -137,6 +161,7 @@ class Classify(PolicyStruct, frozen=True, kw_only=True):
     state_changing: tuple[str, ...] | str | None = None
     shell: Shell
     fingerprint: Fingerprint
+    likeness: Likeness
 
 
 class Envelope(Entry, frozen=True, kw_only=True):

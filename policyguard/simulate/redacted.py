@@ -23,7 +23,7 @@ from policyguard.journal.redaction import FINGERPRINT_MARK
 from policyguard.model.entry import SelectiveEntry
 from policyguard.model.errors import ExpressionError
 from policyguard.model.event import Admitted, Completed, Refused
-from policyguard.model.limits import Limit, RepeatLimit
+from policyguard.model.limits import iter_limits, limit_id, limits_of
 from policyguard.model.policy import Policy
 from policyguard.model.tool_name import ToolName, full_name_alias
 
@@ -223,8 +223,9 @@ def _entries_selecting_args(policy: Policy) -> Iterator[str]:
     for kind, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
         yield from (f"{kind}/{entry.id}" for entry in entries if _selects_args(entry))
     for level, limits in policy.limits.items():
-        if isinstance(limits.repeat, RepeatLimit) and limits.repeat.same == "target":
-            yield f"limits/{level}/repeat"
+        for index, repeat in enumerate(limits_of(limits, "repeat")):
+            if repeat.same == "target":
+                yield limit_id(level, "repeat", index)
 
 
 def _observed_entries(policy: Policy) -> Iterator[str]:
@@ -235,17 +236,15 @@ def _observed_entries(policy: Policy) -> Iterator[str]:
         if budget.mode == "observe":
             yield f"budgets/{budget.id}"
     for level, limits in policy.limits.items():
-        for kind in limits.__struct_fields__:
-            limit = getattr(limits, kind)
-            if isinstance(limit, Limit) and (limit.mode or limits.mode) == "observe":
-                yield f"limits/{level}/{kind}"
+        for kind, index, limit in iter_limits(limits):
+            if (limit.mode or limits.mode) == "observe":
+                yield limit_id(level, kind, index)
 
 
 def _limit_entries(policy: Policy) -> Iterator[str]:
     for level, limits in policy.limits.items():
-        for kind in limits.__struct_fields__:
-            if isinstance(getattr(limits, kind), Limit):
-                yield f"limits/{level}/{kind}"
+        for kind, index, _ in iter_limits(limits):
+            yield limit_id(level, kind, index)
 
 
 def _reads_kept_fields(reads: frozenset[str]) -> bool:
@@ -278,7 +277,7 @@ class RedactedResults:
         )
         self._reads_flags = bool(outcomes.meta.non_advancing or outcomes.meta.harness)
         self._distinguishes_errors = any(compiled.learning) or any(
-            limits.no_progress or getattr(limits.failures, "signature", None)
+            limits.no_progress or any(one.signature for one in limits_of(limits, "failures"))
             for limits in policy.limits.values()
         )
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
-
 from policyguard.model.entry import Example
-from policyguard.model.limits import PollingLimit
+from policyguard.model.limits import LimitLevel, PollingLimit, iter_limits, limit_id
 from policyguard.model.policy import Learn, Policy, Rule
 
 Path = tuple[str | int, ...]
@@ -39,25 +37,27 @@ def level_path(level: str) -> Path:
     return ("limits", group, name) if colon else ("limits", group)
 
 
+def limit_path(limits: LimitLevel, level: str, kind: str, index: int) -> Path:
+    """Return the path of a limit: several of one kind are a list."""
+    path = (*level_path(level), kind)
+    return (*path, index) if isinstance(getattr(limits, kind), tuple) else path
+
+
 def list_entry_ids(policy: Policy) -> Iterator[tuple[str, Path]]:
     """Yield the id and path of every entry that may fire."""
     for rule in policy.rules:
         yield f"rules/{rule.id}", ("rules", rule.id)
     for level, limits in policy.limits.items():
-        for field in msgspec.structs.fields(limits):
-            limit = getattr(limits, field.name)
-            path: Path = (*level_path(level), field.name)
-            if field.name == "timeout" and isinstance(limit, int):
-                yield f"limits/{level}/timeout", path
-            # A disabled kind is the text `none`; metadata are not limits.
-            if not isinstance(limit, msgspec.Struct):
-                continue
+        for kind, index, limit in iter_limits(limits):
+            path = limit_path(limits, level, kind, index)
             if isinstance(limit, PollingLimit):
                 for part in ("cooldown", "unchanged"):
                     if getattr(limit, part) is not None:
                         yield f"limits/{level}/polling/{part}", (*path, part)
             else:
-                yield f"limits/{level}/{field.name}", path
+                yield limit_id(level, kind, index), path
+        if isinstance(limits.timeout, int):
+            yield f"limits/{level}/timeout", (*level_path(level), "timeout")
     for budget in policy.budgets:
         yield f"budgets/{budget.id}", ("budgets", budget.id)
     for index in range(len(policy.radius)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -20,11 +21,12 @@ from policyguard.compiler.build.outcome_matchers import (
 from policyguard.compiler.build.plans import PlanBuilder
 from policyguard.compiler.build.tag_types import build_tag_checker, build_tag_converter
 from policyguard.engines.fingerprint import Fingerprinter
+from policyguard.engines.likeness import CallLikeness, ResultLikeness
 from policyguard.evaluator.activation import ActivationContext
 from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.outcome_classifier import OutcomeClassifier
 from policyguard.evaluator.plan import Plan
-from policyguard.model.limits import RepeatLimit
+from policyguard.model.limits import limits_of
 from policyguard.model.policy import Policy
 
 
@@ -53,6 +55,7 @@ def build_evaluator(
         plan=plan,
         plan_for_tool=plan_for_tool,
         identify=fingerprinter.fingerprint_call,
+        find_likeness=_find_likeness(policy, fingerprinter),
         within_tolerance=fingerprinter.is_within_tolerance,
         activation_context=ActivationContext(
             lists={name: list(items) for name, items in policy.lists.items()},
@@ -88,10 +91,35 @@ def build_fingerprinter(policy: Policy) -> Fingerprinter:
     )
 
 
+def _find_likeness(
+    policy: Policy, fingerprinter: Fingerprinter
+) -> Callable[[str, str, dict[str, Any], str], str] | None:
+    likeness = policy.classify.likeness
+    if not (likeness.ignore or likeness.fold or likeness.commands):
+        return None
+    return CallLikeness(
+        fingerprinter.fingerprint_value,
+        # What makes no difference to identity makes none here.
+        ignore=(*policy.classify.fingerprint.ignore, *likeness.ignore),
+        fold=(*policy.classify.fingerprint.fold, *likeness.fold),
+        commands=policy.classify.shell.arguments if likeness.commands else (),
+    ).find
+
+
+def _result_likeness(policy: Policy, fingerprinter: Fingerprinter) -> ResultLikeness | None:
+    likeness = policy.classify.likeness.results
+    if not (likeness.ignore or likeness.mask):
+        return None
+    return ResultLikeness(
+        fingerprinter.fingerprint_text, mask=likeness.mask, ignore=likeness.ignore
+    )
+
+
 def _targets_reader(policy: Policy, reads: frozenset[str]) -> Any:
     by_target = any(
-        isinstance(level.repeat, RepeatLimit) and level.repeat.same == "target"
+        repeat.same == "target"
         for level in policy.limits.values()
+        for repeat in limits_of(level, "repeat")
     )
     banned = policy.learn is not None and any(
         learn.ban == "target" for learn, _ in learn_sections(policy)
@@ -130,6 +158,7 @@ def _outcome_classifier(
         result_fingerprint=build_result_fingerprint(
             fingerprinter, policy.classify.fingerprint.result_chars
         ),
+        find_like_result=_result_likeness(policy, fingerprinter),
         error_fingerprint=ErrorNormalizer(fingerprinter).fingerprint,
         to_duration=Duration.from_ns,
         reads_outcome=reads_field(expressions.all_reads(), "outcome"),

@@ -27,10 +27,11 @@ from policyguard.cel import compile as compile_cel
 from policyguard.cel.program import compile_prefilter
 from policyguard.cel.syntax.ast import Constant, Expr, TextSpan
 from policyguard.compiler.build.cel_env import CelEnvironment
-from policyguard.compiler.build.entry_paths import Path, learn_sections, level_path
+from policyguard.compiler.build.entry_paths import Path, learn_sections, limit_path
 from policyguard.compiler.load import schema
 from policyguard.evaluator.activation import Activation, Expression, Prefilter
 from policyguard.model.diagnostic import Diagnostic
+from policyguard.model.limits import limits_of
 from policyguard.model.policy import Policy
 
 if TYPE_CHECKING:
@@ -202,9 +203,10 @@ def _list_specs(policy: Policy, environment: CelEnvironment) -> Iterator[Express
     for index, blame_rule in enumerate(policy.blame):
         yield ExpressionSpec(("blame", index, "when"), blame_rule.when, after, BOOL)
     for level, limits in policy.limits.items():
-        repeat = limits.repeat
-        if repeat is not None and repeat != "none" and repeat.key is not None:
-            yield ExpressionSpec((*level_path(level), "repeat", "key"), repeat.key, before, DYN)
+        for index, repeat in enumerate(limits_of(limits, "repeat")):
+            if repeat.key is not None:
+                path = limit_path(limits, level, "repeat", index)
+                yield ExpressionSpec((*path, "key"), repeat.key, before, DYN)
     for budget in policy.budgets:
         if budget.when is not None:
             # These count from the start of the call.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from policyguard.compiler.build.entry_paths import Path, level_path
+from policyguard.compiler.build.entry_paths import Path, limit_path
 from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.compiler.build.messages import build_message, build_redactor
 from policyguard.compiler.build.read_classes import find_read_classes
@@ -31,17 +31,26 @@ from policyguard.evaluator.limits.outage import OutageChecker
 from policyguard.evaluator.limits.polling import UNBOUNDED, PollingChecker
 from policyguard.evaluator.limits.refusals import RefusalsChecker
 from policyguard.evaluator.limits.repeat import RepeatChecker
+from policyguard.evaluator.limits.stale import SameResultChecker, StaleChecker, UnchangedChecker
 from policyguard.evaluator.plan import ClassCandidates, ClassOption, Plan
 from policyguard.evaluator.rule import CompiledRule, RuleSet
 from policyguard.model.amounts import SCALE
 from policyguard.model.entry import Entry
 from policyguard.model.limits import Budget as BudgetEntry
 from policyguard.model.limits import Limit as AnyLimit
-from policyguard.model.limits import LimitLevel, RefusalsLimit, RepeatLimit
+from policyguard.model.limits import (
+    LimitLevel,
+    RefusalsLimit,
+    RepeatLimit,
+    limit_id,
+    limits_of,
+)
 from policyguard.model.policy import Policy
 from policyguard.model.policy import Rule as RuleEntry
 
-LIMIT_KINDS = ("repeat", "cycle", "no_progress", "failures", "outage", "polling")
+LIMIT_KINDS = ("stale", "repeat", "cycle", "no_progress", "failures", "outage", "polling")
+"""In the order of evaluation. `stale` and `repeat` come first: what brings nothing new ends no row
+of failures."""
 
 
 class PlanBuilder:
@@ -59,7 +68,7 @@ class PlanBuilder:
         self._expressions = expressions
         self._limits = {
             level: {
-                kind: self._build_limit(level, kind, limits)
+                kind: self._build_limits(level, kind, limits)
                 for kind in LIMIT_KINDS
                 if getattr(limits, kind) is not None
             }
@@ -168,38 +177,48 @@ class PlanBuilder:
 
     def _select_limits(self, levels: list[str]) -> tuple[LimitChecker, ...]:
         """Return the limit of each kind from the most specific level: tool, class, default."""
-        chosen: dict[str, tuple[int, LimitChecker]] = {}
+        chosen: dict[str, tuple[int, tuple[LimitChecker, ...]]] = {}
         for kind in LIMIT_KINDS:
             for rank, level in enumerate(levels):
                 if kind in self._limits.get(level, ()):
-                    limit = self._limits[level][kind]
-                    if limit is not None:
-                        chosen[kind] = (rank, limit)
+                    chosen[kind] = (rank, self._limits[level][kind])
                     break
-        if "polling" in chosen:
-            for kind in ("repeat", "cycle"):  # polling replaces them, unless they are more specific
+        if "polling" in chosen and chosen["polling"][1]:
+            # polling replaces them, unless they are more specific
+            for kind in ("repeat", "cycle", "stale"):
                 if kind in chosen and chosen[kind][0] >= chosen["polling"][0]:
                     del chosen[kind]
-        return tuple(limit for _, limit in chosen.values())
+        return tuple(limit for _, limits in chosen.values() for limit in limits)
 
-    def _build_limit(self, level: str, kind: str, limits: LimitLevel) -> LimitChecker | None:
-        """Build one limit; None if it is disabled."""
-        id_ = f"limits/{level}/{kind}"
-        entry = getattr(limits, kind)
-        if entry == "none":
-            return None
+    def _build_limits(self, level: str, kind: str, limits: LimitLevel) -> tuple[LimitChecker, ...]:
+        """Build the limits of one kind; none if it is switched off."""
+        entries = limits_of(limits, kind)
+        return tuple(
+            self._build_limit(level, kind, index, entry, limits)
+            for index, entry in enumerate(entries)
+        )
+
+    def _build_limit(
+        self, level: str, kind: str, index: int, entry: Any, limits: LimitLevel
+    ) -> LimitChecker:
+        id_ = limit_id(level, kind, index)
         settings = _limit_settings(id_, entry, limits)
         max_entries = self._policy.bounds.window_entries
         if kind == "repeat":
-            return self._build_repeat(settings, level, entry)
+            return self._build_repeat(settings, level, index, entry)
         if kind == "cycle":
-            return CycleChecker(**settings, max=entry.max, longest=entry.longest)
+            return CycleChecker(
+                **settings, max=entry.max, longest=entry.longest, shortest=entry.shortest
+            )
+        if kind == "stale":
+            return StaleChecker(**settings, max=entry.max, window=entry.window)
         if kind == "no_progress":
             return NoProgressChecker(**settings, max=entry.max, max_tools=max_entries)
         if kind == "failures":
             return FailuresChecker(
                 **settings,
                 max=entry.max,
+                by="call" if entry.same == "call" else entry.by or "",
                 same_error=entry.same == "error",
                 signature=entry.signature or "",
                 max_names=max_entries,
@@ -225,10 +244,15 @@ class PlanBuilder:
         )
 
     def _build_repeat(
-        self, settings: dict[str, Any], level: str, entry: RepeatLimit
-    ) -> RepeatChecker:
+        self, settings: dict[str, Any], level: str, index: int, entry: RepeatLimit
+    ) -> LimitChecker:
+        if entry.same == "result":
+            return SameResultChecker(**settings, max=entry.max, window=1)
         window = self._policy.bounds.window_entries if entry.window == "all" else entry.window
-        expression = self._expressions.get(*level_path(level), "repeat", "key")
+        if entry.despite_changes:
+            return UnchangedChecker(**settings, max=entry.max, window=window)
+        path = limit_path(self._policy.limits[level], level, "repeat", index)
+        expression = self._expressions.get(*path, "key")
         key: Callable[[Attempt], str] | None = None
         if expression is not None:
             key = _value_key(expression, self._digest)

@@ -35,6 +35,14 @@ class LimitSettings(msgspec.Struct, eq=False, kw_only=True):
     refuse_tool: bool = False
     until: str = ""
 
+    @property
+    def tracker_id(self) -> str:
+        """The name of its tracker in a session or turn."""
+        return self.id
+
+    def share(self, tracker: Any) -> None:
+        """Use a tracker that another limit made."""
+
 
 class LimitChecker(LimitSettings, eq=False, kw_only=True):
     """A limit: repeat, cycle, no_progress, failures, outage or polling.
@@ -46,6 +54,7 @@ class LimitChecker(LimitSettings, eq=False, kw_only=True):
     """
 
     needs_admissions = False
+    reads_recent_results = False
     counts_outcomes_only = False
 
     always_evaluated: bool = True
@@ -88,7 +97,7 @@ class LimitChecker(LimitSettings, eq=False, kw_only=True):
 
     def subject(self, attempt: Attempt) -> str:
         """Return what counts as the same attempt when it is refused again."""
-        return attempt.fingerprint
+        return attempt.likeness
 
     def is_probe(self, attempt: Attempt) -> bool:
         """Whether the attempt was admitted as a probe: it resets no refusals until it succeeds."""

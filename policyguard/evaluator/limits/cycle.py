@@ -24,7 +24,7 @@ class CallSequence:
 
 
 class CycleChecker(LimitChecker, eq=False, kw_only=True):
-    """Refuses the call that would begin round `max + 1` of a cycle of 2 to `longest` calls.
+    """Refuses the call that would begin round `max + 1` of `shortest` to `longest` calls.
 
     Calls that would continue that round are refused too, until one leaves it. One repeated call is
     no cycle: `repeat` and `polling` count those.
@@ -33,6 +33,7 @@ class CycleChecker(LimitChecker, eq=False, kw_only=True):
     needs_admissions = True
 
     longest: int
+    shortest: int = 2
     max_entries: int = 0
 
     def __post_init__(self) -> None:
@@ -56,7 +57,7 @@ class CycleChecker(LimitChecker, eq=False, kw_only=True):
         self, tracker: CallSequence, attempt: Attempt, changes: StateChanges, refused_count: int
     ) -> Violation | None:
         """Return the violation of an attempt that continues a period of the latest calls."""
-        fingerprint = attempt.fingerprint
+        fingerprint = attempt.likeness
         if fingerprint not in tracker.recent:
             return None
         entries = tracker.entries
@@ -79,7 +80,7 @@ class CycleChecker(LimitChecker, eq=False, kw_only=True):
 
     def admit(self, tracker: CallSequence, attempt: Attempt) -> None:
         """Append the call."""
-        tracker.recent.append(attempt.fingerprint)
+        tracker.recent.append(attempt.likeness)
         entries = tracker.entries
         entries.append(attempt.window_entry)
         if len(entries) > self.max_entries:
@@ -90,11 +91,12 @@ class CycleChecker(LimitChecker, eq=False, kw_only=True):
 
         Else an agent that skips the refused call could go round as often again.
         """
-        length, _ = self._find_cycle(tracker.entries, attempt.fingerprint, self.max)
+        length, _ = self._find_cycle(tracker.entries, attempt.likeness, self.max)
         if length:
-            fingerprint = attempt.fingerprint
-            result = tracker.entries[-length].result_fingerprint
-            attempt.window_entry = WindowEntry(fingerprint, fingerprint, result)
+            before = tracker.entries[-length]
+            attempt.window_entry = WindowEntry(
+                before.likeness, before.likeness, before.result_fingerprint, before.like_result
+            )
             self.admit(tracker, attempt)
 
     def _find_cycle(
@@ -105,10 +107,10 @@ class CycleChecker(LimitChecker, eq=False, kw_only=True):
         It is the cycle with the most rounds (up to `max`), as a shorter one may lie within it.
         """
         found = (0, 0)
-        for length in range(2, self.longest + 1):
+        for length in range(self.shortest, self.longest + 1):
             if len(entries) < length * min_rounds:
                 break
-            if entries[-length].fingerprint != fingerprint:
+            if entries[-length].likeness != fingerprint:
                 continue
             rounds = max(min_rounds, found[1] + 1)
             while rounds <= max(self.max, min_rounds) and _is_periodic(entries, length, rounds):
@@ -124,7 +126,7 @@ class CycleChecker(LimitChecker, eq=False, kw_only=True):
         if attempt.window_entry in tracker.entries:
             tracker.entries.remove(attempt.window_entry)
             tracker.recent.clear()
-            tracker.recent.extend(entry.fingerprint for entry in tracker.entries[-self.longest :])
+            tracker.recent.extend(entry.likeness for entry in tracker.entries[-self.longest :])
 
 
 def _is_periodic(entries: list[WindowEntry], length: int, rounds: int) -> bool:
@@ -134,20 +136,19 @@ def _is_periodic(entries: list[WindowEntry], length: int, rounds: int) -> bool:
     """
     if len(entries) < length * rounds:
         return False
-    last = entries[-1].fingerprint
-    if all(entry.fingerprint == last for entry in entries[-length:]):
+    last = entries[-1].likeness
+    if all(entry.likeness == last for entry in entries[-length:]):
         return False
-    results: list[str | None] = [None] * length
+    results: list[WindowEntry | None] = [None] * length
     for index in range(1, length * rounds + 1):
         entry = entries[-index]
-        if index > length and entry.fingerprint != entries[length - index].fingerprint:
+        if index > length and entry.likeness != entries[length - index].likeness:
             return False
-        result = entry.result_fingerprint
-        if result is None:
+        if entry.result_fingerprint is None:
             continue
         position = index % length
-        if results[position] is None:
-            results[position] = result
-        elif result != results[position]:
+        later = results[position]
+        if later is not None and not entry.has_result_of(later):
             return False
+        results[position] = entry
     return True

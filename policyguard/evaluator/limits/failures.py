@@ -25,14 +25,17 @@ class FailureStreak(msgspec.Struct, eq=False):
 
 
 FailureStreaks = dict[str, FailureStreak]
+"""Streaks by tool or call; a limit that counts neither apart has one, under an empty name."""
 
 
 class FailuresChecker(LimitChecker, eq=False, kw_only=True):
     """Refuses calls after `max` consecutive failures; parallel calls of one batch count once.
 
-    With `same_error` only the same error (masked) continues a streak, with `signature` only
-    failures of that signature; then only the tools of the streak are refused, so that another
-    tool's success can end it. Pending results, and those that the host flags as the harness's
+    `by` is `tool` or `call` where each has a streak of its own; then only its own success ends it,
+    and a change of state. A success that brings nothing new ends none. With `same_error`
+    only the same error (masked) continues a streak, with `signature` only failures of that
+    signature; then only the tools of the streak are refused, so that another tool's success can end
+    it. Pending results, and those that the host flags as the harness's
     fault, change nothing. At most `max_names` tools and batches are kept, the first goes first.
 
     A limit that `admits_probes` admits, now and then, a call that has not failed in the streak: its
@@ -43,6 +46,7 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
 
     counts_outcomes_only = True
 
+    by: str = ""
     same_error: bool
     signature: str
     max_names: int
@@ -55,22 +59,30 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
             self.max > 0
             and self.escalation.effect is Effect.BLOCK
             and not self.refuse_tool
+            and self.by != "call"
             and self.until in ("", "progress")
         )
 
     def new_tracker(self) -> FailureStreaks:
-        """Return no streak. There is at most one, under an empty name."""
+        """Return no streak."""
         return {}
 
     def subject(self, attempt: Attempt) -> str:
         """Return one subject for all attempts; with one error or signature, the tool."""
+        if self.by:
+            return self._streak_name(attempt)
         return attempt.full_name if self.same_error or self.signature else ""
+
+    def _streak_name(self, attempt: Attempt) -> str:
+        if not self.by:
+            return ""
+        return attempt.full_name if self.by == "tool" else attempt.likeness
 
     def evaluate(
         self, tracker: FailureStreaks, attempt: Attempt, changes: StateChanges, refused_count: int
     ) -> Violation | None:
         """Return the violation of an attempt that a full streak stops."""
-        streak = tracker.get("", _NO_STREAK)
+        streak = tracker.get(self._streak_name(attempt), _NO_STREAK)
         count = streak.count
         if (count < self.min_count and not refused_count) or (not count and self.max):
             return None
@@ -81,16 +93,18 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
             return None
         if not count:
             return Violation(self.id, effect, "failures", NEVER_ALLOWED, _INSTEAD, 0, self.max)
-        by_tool = self.same_error or bool(self.signature)
+        by_tool = self.same_error or bool(self.signature) or self.by == "tool"
         how = "with the same error" if self.same_error else "in a row"
         calls = (
             f"calls of `{attempt.shown_tool}`" if by_tool and len(streak.tools) == 1 else "calls"
         )
         text = f"{calls} have failed {format_streak(count, how)}"
+        if self.by == "call":
+            text = f"this call has failed {format_streak(count, how)}"
         if self._admits_probe(streak, attempt):
             text = f"{text}; this call has not, and is tried once"
             return Violation(self.id, Effect.ADVISE, "failures", text, _PROBED)
-        instead = _OTHER_TOOL if by_tool else _INSTEAD
+        instead = _OTHER_CALL if self.by == "call" else _OTHER_TOOL if by_tool else _INSTEAD
         if streak.probes.is_probing(attempt.at, self.probe_timeout):
             effect = min(effect, self.escalation.effect)  # it only did not wait for the probe
             probe = streak.probes.probe
@@ -105,17 +119,16 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
 
     def is_next_probe(self, tracker: FailureStreaks, attempt: Attempt) -> bool:
         """Whether a full streak admits the attempt as its next probe."""
-        streak = tracker.get("")
+        streak = tracker.get(self._streak_name(attempt))
         return streak is not None and self._admits_probe(streak, attempt)
 
     def is_probing(self, tracker: FailureStreaks, at: int | None) -> bool:
         """Whether a probe is in flight."""
-        streak = tracker.get("")
-        return streak is not None and streak.probes.is_probing(at, self.probe_timeout)
+        return any(streak.probes.is_probing(at, self.probe_timeout) for streak in tracker.values())
 
     def allow_retry(self, tracker: FailureStreaks, subject: str) -> None:
         """Admit one more call: if it fails, the streak is full again."""
-        streak = tracker.get("")
+        streak = tracker.get(subject if self.by else "")
         if streak is not None:
             streak.count = min(streak.count, self.max - 1)
 
@@ -133,7 +146,7 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
 
     def admit(self, tracker: FailureStreaks, attempt: Attempt) -> None:
         """Take the call as the probe, if one is due."""
-        streak = tracker.get("")
+        streak = tracker.get(self._streak_name(attempt))
         if streak is None or streak.count < self.max or not self._is_covered(streak, attempt):
             return
         if self._admits_probe(streak, attempt):
@@ -144,7 +157,7 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
 
     def refuse(self, tracker: FailureStreaks, attempt: Attempt) -> None:
         """Count a refusal, unless the limit refused nothing but advised on a probe."""
-        streak = tracker.get("")
+        streak = tracker.get(self._streak_name(attempt))
         if streak is not None and not self._admits_probe(streak, attempt):
             streak.probes.refuse(attempt, self.probe_timeout)
 
@@ -168,19 +181,24 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
         self.release(tracker, attempt)
         if outcome.state == "pending" or outcome.harness_flagged:
             return
-        streak = tracker.get("")
+        name = self._streak_name(attempt)
+        streak = tracker.get(name)
         holds = streak is not None and self.until == "progress" and streak.count >= self.max
         if outcome.ok:
-            if outcome.advancing or not holds:
-                tracker.clear()
+            if (outcome.advancing or not holds) and not attempt.window_entry.is_stale:
+                self._end_streaks(tracker, name, attempt)
             return
         if self.signature and outcome.signature != self.signature and not holds:
-            tracker.clear()
+            tracker.pop(name, None)
             return
         if streak is None or (
             self.same_error and outcome.error_fingerprint != streak.error_fingerprint and not holds
         ):
-            streak = tracker[""] = FailureStreak(outcome.error_fingerprint, ProbeSchedule(self.max))
+            streak = FailureStreak(outcome.error_fingerprint, ProbeSchedule(self.max))
+        tracker.pop(name, None)
+        tracker[name] = streak  # the latest is last
+        if len(tracker) > self.max_names:
+            del tracker[next(iter(tracker))]
         self._add(streak.tools, attempt.full_name)
         streak.probes.add_failure(attempt, self.max_names, is_probe=is_probe and streak is probed)
         if attempt.batch in streak.batches:
@@ -188,6 +206,13 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
         if attempt.batch:
             self._add(streak.batches, attempt.batch)
         streak.count += 1
+
+    def _end_streaks(self, tracker: FailureStreaks, name: str, attempt: Attempt) -> None:
+        """End the streak of a call that succeeded; all of them, if it may have changed state."""
+        if not self.by or attempt.bound_plan.plan.is_state_changing(attempt):
+            tracker.clear()
+        else:
+            tracker.pop(name, None)
 
     def _add(self, names: dict[str, None], name: str) -> None:
         names[name] = None
@@ -202,4 +227,5 @@ _OTHER_TOOL = (
     "and report what prevents you"
 )
 _WAIT = "wait for that result; if it does not come, report what prevents you"
+_OTHER_CALL = "change the arguments or the approach, or report what prevents you"
 _PROBED = "if it fails too, report what prevents you"

@@ -60,11 +60,11 @@ class PollingChecker(LimitChecker, eq=False, kw_only=True):
         self, tracker: Polls, attempt: Attempt, changes: StateChanges, refused_count: int
     ) -> Violation | None:
         """Return the violation of a poll that is too early, or unchanged too often."""
-        poll = tracker.get(attempt.fingerprint)
+        poll = tracker.get(attempt.likeness)
         if poll is None:
             return None
         same = poll.in_flight + (0 if poll.result_fingerprint is None else poll.unchanged + 1)
-        if changes.last_change_except(attempt.fingerprint) > poll.seq:
+        if changes.last_change_except(attempt.likeness) > poll.seq:
             same = refused_count = 0
         is_unchanged = same > self.max
         remaining = self._time_left(poll, attempt)
@@ -102,16 +102,16 @@ class PollingChecker(LimitChecker, eq=False, kw_only=True):
 
     def admit(self, tracker: Polls, attempt: Attempt) -> None:
         """Note when the poll was made."""
-        poll = tracker.pop(attempt.fingerprint, None)
+        poll = tracker.pop(attempt.likeness, None)
         if poll is None:
             poll = PollState()
             if len(tracker) >= self.max_polls:
                 del tracker[next(iter(tracker))]
-        elif attempt.session.state_changes.last_change_except(attempt.fingerprint) > poll.seq:
+        elif attempt.session.state_changes.last_change_except(attempt.likeness) > poll.seq:
             poll.result_fingerprint = None
             poll.unchanged = poll.in_flight = 0
             poll.seq = attempt.session.state_changes.seq
-        tracker[attempt.fingerprint] = poll
+        tracker[attempt.likeness] = poll
         poll.admitted_at = attempt.at
         poll.in_flight += 1
         attempt.add_limit_note(self.id, poll)

@@ -13,7 +13,7 @@ from policyguard.evaluator.attempt import Attempt
 class ProbeSchedule(msgspec.Struct, eq=False):
     """Which call a streak admits next as a probe: an untried one, one at a time, ever more rarely.
 
-    `tried` are the fingerprints that failed in the streak; of more than `max_tried` every call
+    `tried` are the likenesses that failed in the streak; of more than `max_tried` every call
     counts as tried. `probe` is the latest probe while it has no outcome, `batch` its batch. As many
     attempts are refused before the next probe (`refused`) as probes have failed (`failed`); the
     parallel calls of one batch are one refusal, and none if one of them is the probe. A probe
@@ -36,7 +36,7 @@ class ProbeSchedule(msgspec.Struct, eq=False):
         """Whether an attempt may be the next probe. One in flight is given up after `timeout`."""
         failed = self.failed + (self.probe is not None)
         return (
-            attempt.fingerprint not in self.tried
+            attempt.likeness not in self.tried
             and len(self.tried) < max_tried
             and self.refused >= failed
             and not (attempt.batch and attempt.batch == self.batch)
@@ -87,6 +87,6 @@ class ProbeSchedule(msgspec.Struct, eq=False):
     def add_failure(self, attempt: Attempt, max_tried: int, *, is_probe: bool) -> None:
         """Note a call that failed in the streak."""
         if len(self.tried) < max_tried:
-            self.tried[attempt.fingerprint] = None
+            self.tried[attempt.likeness] = None
         if is_probe:
             self.fail()

@@ -18,6 +18,9 @@ from policyguard.evaluator.messages import NEVER_ALLOWED, format_times
 from policyguard.model.decision import Violation
 from policyguard.model.outcome import Outcome
 
+Comparison = Callable[[WindowEntry, WindowEntry], bool]
+"""Whether two calls count as the same, by their results or errors."""
+
 
 class Window(msgspec.Struct, eq=False):
     """The last calls under one limit, in order, and by key: one entry, or a list of several.
@@ -38,7 +41,7 @@ class RepeatChecker(LimitChecker, eq=False, kw_only=True):
     window: int
     same: str
     key: Callable[[Attempt], str] | None = None
-    compare_by: Callable[[WindowEntry], str | None] | None = None
+    compare_by: Comparison | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,13 +62,13 @@ class RepeatChecker(LimitChecker, eq=False, kw_only=True):
 
     def subject(self, attempt: Attempt) -> str:
         """Return what makes the call the same."""
-        return attempt.keys.get(self.id, "") if self.key is not None else attempt.fingerprint
+        return attempt.keys.get(self.id, "") if self.key is not None else attempt.likeness
 
     def evaluate(
         self, tracker: Window, attempt: Attempt, changes: StateChanges, refused_count: int
     ) -> Violation | None:
         """Count the calls with this key; with results, the unchanged ones at their end."""
-        key = attempt.keys.get(self.id) if self.key is not None else attempt.fingerprint
+        key = attempt.keys.get(self.id) if self.key is not None else attempt.likeness
         if key is None:
             return Violation(self.id, self.escalation.effect, "repeat", _KEY_FAILED, _INSTEAD)
         entries = _entries_of(tracker, key)
@@ -74,7 +77,7 @@ class RepeatChecker(LimitChecker, eq=False, kw_only=True):
             return None
         if entries:
             if self.compare_by is not None:
-                since = changes.last_change_except(attempt.fingerprint)
+                since = changes.last_change_except(attempt.likeness)
                 count = _count_unchanged(entries, self.compare_by, since)
                 refused_count = refused_count if count else 0  # void since the change
             elif tracker.pending_results:
@@ -130,17 +133,16 @@ class RepeatChecker(LimitChecker, eq=False, kw_only=True):
             _remove_entry(tracker, attempt.window_entry)
 
 
-def _get_result(entry: WindowEntry) -> str | None:
-    return entry.result_fingerprint
+def _has_same_result(entry: WindowEntry, latest: WindowEntry) -> bool:
+    return entry.has_result_of(latest)
 
 
-def _get_error(entry: WindowEntry) -> str:
-    return entry.error_fingerprint  # empty for a success, which never has the same error
+def _has_same_error(entry: WindowEntry, latest: WindowEntry) -> bool:
+    error = entry.error_fingerprint  # empty for a success, which never has the same error
+    return bool(error) and error == latest.error_fingerprint
 
 
-def _count_unchanged(
-    entries: list[WindowEntry], compare_by: Callable[[WindowEntry], str | None], since: int
-) -> int:
+def _count_unchanged(entries: list[WindowEntry], is_same: Comparison, since: int) -> int:
     """Count the calls at the end that share one result, nothing changed since.
 
     A call without a result counts among results: a host may never report it, or cancel each, and
@@ -148,18 +150,16 @@ def _count_unchanged(
     count: other limits bound them.
     """
     count = 0
-    result = None
+    later: WindowEntry | None = None
     for entry in reversed(entries):
         if entry.is_exempt:
             continue
         if entry.result_fingerprint is None:
-            count += compare_by is _get_result and entry.seq >= since
+            count += is_same is _has_same_result and entry.seq >= since
             continue
-        entry_result = compare_by(entry)
-        if result is None:
-            result = entry_result
-        if entry_result != result or not result or entry.seq <= since:
+        if not is_same(entry, later or entry) or entry.seq <= since:
             break
+        later = entry
         count += 1
     return count
 
@@ -193,10 +193,10 @@ def _remove_entry(tracker: Window, entry: WindowEntry) -> None:
         tracker.pending_results.pop(entry.key, None)
 
 
-_COMPARE_BY: dict[str, Callable[[WindowEntry], str | None]] = {
-    "call_and_result": _get_result,
-    "call_and_error": _get_error,
-    "error": _get_error,
+_COMPARE_BY: dict[str, Comparison] = {
+    "call_and_result": _has_same_result,
+    "call_and_error": _has_same_error,
+    "error": _has_same_error,
 }
 _NO_ENTRIES: list[WindowEntry] = []
 _KEY_FAILED = "cannot tell if this call repeats: its `key` failed to evaluate"

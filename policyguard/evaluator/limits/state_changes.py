@@ -14,12 +14,12 @@ import msgspec
 class StateChanges(msgspec.Struct, eq=False):
     """Numbers a session's completions, and remembers its last state changes.
 
-    `other_seq` is the last change by another call than that of `last_fingerprint`. A new turn
-    takes a number of its own, `turn_seq`. Times are nanoseconds.
+    Calls are told by their likeness. `other_seq` is the last change by another than `last_call`. A
+    new turn takes a number of its own, `turn_seq`. Times are nanoseconds.
     """
 
     seq: int = 0
-    last_fingerprint: str = ""
+    last_call: str = ""
     last_seq: int = 0
     last_at: int | None = None
     other_seq: int = 0
@@ -27,12 +27,12 @@ class StateChanges(msgspec.Struct, eq=False):
     turn_seq: int = 0
     turn_at: int | None = None
 
-    def record(self, fingerprint: str, at: int | None) -> None:
+    def record(self, call: str, at: int | None) -> None:
         """Record that a state-changing call succeeded, as completion number `seq`."""
-        if fingerprint != self.last_fingerprint:
+        if call != self.last_call:
             self.other_seq = self.last_seq
             self.other_at = self.last_at
-            self.last_fingerprint = fingerprint
+            self.last_call = call
         self.last_seq = self.seq
         self.last_at = at
 
@@ -41,10 +41,10 @@ class StateChanges(msgspec.Struct, eq=False):
         self.turn_seq = self.seq = self.seq + 1
         self.turn_at = at
 
-    def last_change_except(self, fingerprint: str) -> int:
+    def last_change_except(self, call: str) -> int:
         """Return the number of the last change by another call; 0 for none."""
-        return self.other_seq if fingerprint == self.last_fingerprint else self.last_seq
+        return self.other_seq if call == self.last_call else self.last_seq
 
-    def last_change_time_except(self, fingerprint: str) -> int | None:
+    def last_change_time_except(self, call: str) -> int | None:
         """Return the time of that change; None for none, or a record without times."""
-        return self.other_at if fingerprint == self.last_fingerprint else self.last_at
+        return self.other_at if call == self.last_call else self.last_at

@@ -235,7 +235,7 @@ def _has_changed_since(ban_key: BanKey, attempt: Attempt, constraint: Constraint
     time, state may have changed. For a constraint of this session a new turn is a change, too.
     """
     session = attempt.session
-    changes, fingerprint = session.state_changes, attempt.fingerprint
+    changes, fingerprint = session.state_changes, attempt.likeness
     confirmed = session.confirmed_constraints.get(constraint.id, 0)
     if ban_key.is_session_scoped and changes.turn_seq > confirmed:
         return _is_later(changes.turn_at, constraint)
@@ -251,7 +251,7 @@ def _is_later(at: int | None, constraint: Constraint) -> bool:
 def _last_change(ban_key: BanKey, attempt: Attempt) -> int:
     """Return the number of the last change that may have removed the cause of a failure."""
     changes = attempt.session.state_changes
-    since = changes.last_change_except(attempt.fingerprint)
+    since = changes.last_change_except(attempt.likeness)
     return max(since, changes.turn_seq) if ban_key.is_session_scoped else since
 
 

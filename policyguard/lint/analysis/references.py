@@ -11,7 +11,7 @@ from policyguard.compiler.build.selectors import compile_glob
 from policyguard.engines.yaml_tree import MappingNode, ScalarNode
 from policyguard.engines.yaml_tree import Node as YamlNode
 from policyguard.lint.rule import LintContext
-from policyguard.model.limits import FailuresLimit
+from policyguard.model.limits import limits_of
 
 
 def is_field_read(context: LintContext, field: str) -> bool:
@@ -64,7 +64,7 @@ def uses_signatures(context: LintContext) -> bool:
     for limits in policy.limits.values():
         if limits.outage is not None or limits.no_progress is not None:
             return True
-        if isinstance(limits.failures, FailuresLimit) and limits.failures.signature:
+        if any(failures.signature for failures in limits_of(limits, "failures")):
             return True
     return is_field_read(context, "outcome.signature") or is_field_read(context, "outcome.blame")
 

@@ -23,10 +23,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.compiler.build.entry_paths import level_path
+from policyguard.compiler.build.entry_paths import limit_path
 from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.effect import Effect
-from policyguard.model.limits import FailuresLimit, RepeatLimit
+from policyguard.model.limits import FailuresLimit, RepeatLimit, iter_limits
 
 _CALL_FINGERPRINTS = frozenset({"call", "call_and_result", "target"})
 
@@ -45,14 +45,14 @@ def check(context: LintContext) -> Iterator[Finding]:
 
 def _check_limits(context: LintContext) -> Iterator[Finding]:
     for level, limits in context.policy.limits.items():
-        path = level_path(level)
-        for kind, limit in (("repeat", limits.repeat), ("failures", limits.failures)):
+        for kind, index, limit in iter_limits(limits):
+            path = limit_path(limits, level, kind, index)
             if not isinstance(limit, RepeatLimit | FailuresLimit) or limit.effect < Effect.ASK:
                 continue
             message = _message(limit, is_default=level == "default")
             if message:
                 hint = "raise `max`, or write a rule to forbid a tool"
-                yield Finding(context.merged.span_of((*path, kind, "max")), message, hint)
+                yield Finding(context.merged.span_of((*path, "max")), message, hint)
 
 
 def _message(limit: RepeatLimit | FailuresLimit, *, is_default: bool) -> str:
@@ -63,5 +63,5 @@ def _message(limit: RepeatLimit | FailuresLimit, *, is_default: bool) -> str:
     if isinstance(limit, RepeatLimit):
         counts_calls = limit.key is None and limit.same in _CALL_FINGERPRINTS
         return "this refuses the first repetition of any call" if counts_calls else ""
-    counts_all = limit.same is None and limit.signature is None
+    counts_all = limit.same is None and limit.by is None and limit.signature is None
     return "this refuses every call after one failure" if counts_all else ""

@@ -37,7 +37,7 @@ from policyguard.compiler.build.selectors import (
 )
 from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.diagnostic import quote_text
-from policyguard.model.limits import Limit, LimitLevel
+from policyguard.model.limits import Limit, LimitLevel, limits_of
 from policyguard.model.tool_name import MCP_PREFIX, join_tool_name, short_tool_glob
 
 _KINDS = ("repeat", "cycle", "no_progress", "failures", "outage", "polling", "refusals", "timeout")
@@ -113,11 +113,11 @@ def _lost_kinds(limits: LimitLevel, of_class: LimitLevel) -> Iterator[str]:
         if getattr(of_class, kind) in (None, "none"):
             continue
         replaced = getattr(limits, kind) is not None
-        if kind in ("repeat", "cycle"):
+        if kind in ("repeat", "cycle", "stale"):
             replaced = replaced or isinstance(limits.polling, Limit)
         elif kind == "polling":  # the class would replace both, but not those of a tool
             replaced = replaced or any(
-                isinstance(limit, Limit) for limit in (limits.repeat, limits.cycle)
+                limits_of(limits, other) for other in ("repeat", "cycle", "stale")
             )
         if replaced:
             yield kind

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.effect import Effect
-from policyguard.model.limits import Limit, LimitLevel
+from policyguard.model.limits import LimitLevel, iter_limits
 from policyguard.model.policy import Policy
 
 
@@ -51,10 +51,8 @@ def _refuses(policy: Policy) -> bool:
 
 
 def _level_refuses(level: LimitLevel) -> bool:
-    limits = (getattr(level, kind) for kind in level.__struct_fields__)
     return level.timeout not in (None, "none") or any(
-        isinstance(limit, Limit)
-        and limit.mode != "observe"
+        limit.mode != "observe"
         and (limit.effect >= Effect.ASK or limit.ask_at is not None or limit.halt_at is not None)
-        for limit in limits
+        for _, _, limit in iter_limits(level)
     )

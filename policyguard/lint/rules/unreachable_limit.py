@@ -66,7 +66,7 @@ def _refusing_limits(limits: LimitLevel) -> Iterator[_RefusingLimit]:
     if isinstance(limits.repeat, RepeatLimit):
         yield _RefusingLimit("repeat", limits.repeat, limits.repeat.max)
     if isinstance(limits.cycle, CycleLimit):
-        yield _RefusingLimit("cycle", limits.cycle, 2 * limits.cycle.max)
+        yield _RefusingLimit("cycle", limits.cycle, limits.cycle.shortest * limits.cycle.max)
     if isinstance(limits.failures, FailuresLimit):
         yield _RefusingLimit("failures", limits.failures, limits.failures.max)
     if isinstance(limits.polling, PollingLimit) and limits.polling.cooldown is None:

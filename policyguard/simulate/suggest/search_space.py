@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from policyguard.compiler import CompiledPolicy
+from policyguard.compiler.build.entry_paths import limit_path
 from policyguard.engines.yaml_tree import Path, descend, to_plain
-from policyguard.model.limits import Budget, Limit, PollingLimit, RepeatLimit
+from policyguard.model.limits import Budget, Limit, PollingLimit, RepeatLimit, iter_limits, limit_id
 
 _LIMIT_KINDS = ("repeat", "cycle", "failures", "polling")
 _FACTORS = ((1, 4), (1, 3), (1, 2), (2, 3), (3, 4), (1, 1), (5, 4), (3, 2), (2, 1), (3, 1))
@@ -56,16 +57,14 @@ def build_search_space(
 
 def _limit_axes(compiled: CompiledPolicy) -> Iterator[Axis]:
     for level, limits in compiled.policy.limits.items():
-        group, _, name = level.partition(":")
-        for kind in _LIMIT_KINDS:
-            limit = getattr(limits, kind)
-            if not isinstance(limit, Limit) or (limit.mode or limits.mode) == "observe":
+        for kind, index, limit in iter_limits(limits):
+            if kind not in _LIMIT_KINDS or (limit.mode or limits.mode) == "observe":
                 continue
-            path: Path = ("limits", *((group, name) if name else (group,)), kind)
+            path = limit_path(limits, level, kind, index)
             entry = _written_entry(compiled, path)
             options = list(_limit_options(limit, entry))
             if len(options) > 1:
-                yield Axis(f"limits/{level}/{kind}", path, tuple(options))
+                yield Axis(limit_id(level, kind, index), path, tuple(options))
 
 
 def _limit_options(limit: Limit, entry: dict[str, Any]) -> Iterator[Option]:

@@ -1,0 +1,188 @@
+"""Likeness: whether two calls, or two results, differ in nothing that matters to a loop.
+
+Looser than identity (see `fingerprint`): limits tell calls by it, approvals and bans never do. A
+call's likeness leaves out arguments that only explain it, and how its command is written; that of a
+result masks what differs each time, such as times and ids.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from policyguard.engines.regex import Regex
+
+MASKS = {
+    "times": (
+        r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)?\b"
+        r"|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? \d{1,2} [A-Z][a-z]{2} \d{4}\b"
+        r"|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]* +\d{1,2}\b(?:,? \d{4}\b)?"
+        r"|\b\d\d?:\d\d(?::\d\d)?(?:[.,]\d+)?(?: ?[AaPp][Mm])?\b|\b1[6-9]\d{8}(?:\d{3}|\.\d+)?\b"
+    ),
+    "durations": (
+        r"\b\d+(?:\.\d+)? ?(?:ns|us|µs|ms|s|secs?|seconds?|mins?|minutes?|hours?)\b"
+        r"|\b\d+m ?\d+(?:\.\d+)?s\b"
+    ),
+    "ids": (
+        r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}|\b[0-9a-fA-F]{7,64}\b"
+        r"|\b\w{0,3}(?:\d[A-Za-z]|[A-Za-z]\d)\w{4,}\b|\b\w{4,}(?:\d[A-Za-z]|[A-Za-z]\d)\w*\b"
+    ),
+    "pids": r"(?i:\bpid|\bprocess(?: id)?)[ =:#]{0,3}\d+|\[\d{2,7}\]",
+    "temp_names": r"(?:/var)?/(?:tmp|folders)/[\w.+-]+|\btmp\w{6,}\b",
+    "addresses": r"\b0x[0-9a-fA-F]+\b|\b(?:\d{1,3}\.){3}\d{1,3}\b(?::\d+)?|\blocalhost:\d+",
+    "counters": (
+        r"(?i:\b(?:attempt|try|tries|retry|retries|poll|check|iteration)s?\b)[\"']?[ #:=(]{0,3}\d+"
+    ),
+}
+"""What `classify.likeness.results.mask` names, as RE2 patterns."""
+_MAX_MASKED_CHARS = 32768
+"""Characters at the head, and at the tail, of a result in which variable parts are masked."""
+_PREFIX = re.compile(
+    r"(?:cd [^;&|<>$`()]++ && |timeout (?:-\S++ )*+[\d.]++[smhd]? |time |nice (?:-n -?\d++ )?"
+    r"|sudo |env |[A-Z_][A-Z0-9_]*+=[^\s;&|$`'\"]*+ )"
+)
+_PREFIX_WORDS = ("cd ", "timeout ", "time ", "nice ", "sudo ", "env ")
+_MAX_PREFIXES = 8
+_MAX_COMBINATIONS = 1024
+
+
+class CallLikeness:
+    """Tells calls that are alike.
+
+    `ignore` and `fold` name arguments: those that make no difference beside others, and those
+    compared without case, white space and `./`. `commands` names the arguments that hold a shell
+    command, whose comments, spacing and harmless prefixes make no difference.
+    """
+
+    def __init__(
+        self,
+        fingerprint_value: Callable[[Any], str],
+        *,
+        ignore: Iterable[str],
+        fold: Iterable[str],
+        commands: Iterable[str],
+    ) -> None:
+        self._fingerprint_value = fingerprint_value
+        normalizers: dict[str, Callable[[Any], Any]] = dict.fromkeys(fold, _fold_text)
+        normalizers |= dict.fromkeys(commands, normalize_command)
+        self._normalizers = normalizers | dict.fromkeys(ignore, _leave_out)
+        self._names_by_args: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+    def find(self, tool: str, server: str, args: dict[str, Any], fingerprint: str) -> str:
+        """Return the likeness of a call; its fingerprint where nothing is left out."""
+        key = tuple(args)
+        try:
+            names = self._names_by_args[key]
+        except KeyError:
+            names = self._find_names(key)
+        changed = None
+        for name in names:
+            value = args[name]
+            new = self._normalizers[name](value)
+            if new != value:
+                changed = changed or {}
+                changed[name] = new
+        if changed is None:
+            return fingerprint
+        return self._fingerprint_value((tool, server, {**args, **changed}))
+
+    def _find_names(self, key: tuple[str, ...]) -> tuple[str, ...]:
+        """Return which of some arguments to normalize. Tools have few combinations of them."""
+        names = tuple([name for name in key if name in self._normalizers])
+        if len(names) == len(key) and all(self._normalizers[name] is _leave_out for name in names):
+            names = ()  # a tool to think with: they are all it has
+        if len(self._names_by_args) >= _MAX_COMBINATIONS:
+            self._names_by_args.clear()
+        self._names_by_args[key] = names
+        return names
+
+
+def _leave_out(value: Any) -> None:
+    """Return the same for every value of an argument."""
+
+
+class ResultLikeness:
+    """Fingerprints results with their variable parts masked.
+
+    `mask` names kinds of variable parts (see `MASKS`), `ignore` fields of JSON results.
+    """
+
+    def __init__(
+        self, fingerprint_text: Callable[[str], str], *, mask: Iterable[str], ignore: Iterable[str]
+    ) -> None:
+        self._fingerprint_text = fingerprint_text
+        names = "|".join(re.escape(name) for name in ignore)
+        fields = rf'"(?:{names})"\s*:\s*(?:"(?:[^"\\]|\\.)*"|-?[\d.eE+-]+)' if names else ""
+        patterns = [fields, *(MASKS[kind] for kind in mask)]
+        pattern = "|".join(part for part in patterns if part)
+        self._mask = Regex(pattern) if pattern else None
+
+    def __call__(self, text: str) -> str:
+        """Return the fingerprint of a result; of a long one, only the ends are masked."""
+        if self._mask is None:
+            return self._fingerprint_text(text)
+        if len(text) <= 2 * _MAX_MASKED_CHARS:
+            return self._fingerprint_text(self._mask.replace(text, "#"))
+        head, middle, tail = (
+            text[:_MAX_MASKED_CHARS],
+            text[_MAX_MASKED_CHARS:-_MAX_MASKED_CHARS],
+            text[-_MAX_MASKED_CHARS:],
+        )
+        masked = self._mask.replace(head, "#"), middle, self._mask.replace(tail, "#")
+        return self._fingerprint_text("\0".join(masked))
+
+
+def normalize_command(command: Any) -> Any:
+    """Return a shell command without comments, surplus space and harmless prefixes.
+
+    Only for comparison: the result need not be a command. Any other value is returned unchanged.
+    """
+    if type(command) is not str:
+        return command
+    if "#" in command:
+        command = _without_comments(command)
+    if "  " in command or "\n" in command or "\t" in command or command != command.strip():
+        command = " ".join(command.split())
+    if command.startswith(_PREFIX_WORDS) or command[:1].isupper():
+        for _ in range(_MAX_PREFIXES):
+            found = _PREFIX.match(command)
+            if found is None:
+                break
+            command = command[found.end() :]
+    return _without_dots(command) if "./" in command else command
+
+
+def _without_comments(command: str) -> str:
+    """Drop each `#` outside quotes that begins a word, and what follows on its line."""
+    kept: list[str] = []
+    quote = ""
+    before = " "
+    is_comment = False
+    for char in command:
+        if is_comment:
+            is_comment = char != "\n"
+        elif quote:
+            quote = "" if char == quote and before != "\\" else quote
+        elif char == "#" and before.isspace():
+            is_comment = True
+        elif char in "'\"" and before != "\\":
+            quote = char
+        if not is_comment:
+            kept.append(char)
+        before = char
+    return "".join(kept)
+
+
+def _without_dots(text: str) -> str:
+    """Drop `./` at the beginning of words."""
+    return " ".join(
+        word.lstrip("./") if word.startswith("./") else word for word in text.split(" ")
+    )
+
+
+def _fold_text(text: Any) -> Any:
+    if type(text) is not str:
+        return text
+    folded = " ".join(text.casefold().split())
+    return _without_dots(folded) if "./" in folded else folded

@@ -1,0 +1,81 @@
+"""What calls have returned lately: by call, by tool, and whether any of it was new."""
+
+from __future__ import annotations
+
+import msgspec
+
+from policyguard.evaluator.attempt import Attempt, WindowEntry
+
+_MAX_RESULTS = 4
+"""Different results of one call that count as seen."""
+
+
+class RecentResults(msgspec.Struct, eq=False):
+    """The results of the latest `window` different calls, in one session or turn.
+
+    `calls` holds them by likeness, the latest last: one entry, or several with different results.
+    `unchanged` counts how often in a row a call has returned the same, if more than once; it says
+    nothing of calls that are not in `calls`. `tools` holds the latest result of each tool since
+    something else was new, and `tool_rows` how often in a row it has come, if more than once.
+    `stale_count` is how many calls in a row have returned what they had returned before.
+    """
+
+    window: int
+    calls: dict[str, WindowEntry | list[WindowEntry]] = msgspec.field(default_factory=dict)
+    unchanged: dict[str, int] = msgspec.field(default_factory=dict)
+    tools: dict[str, WindowEntry] = msgspec.field(default_factory=dict)
+    tool_rows: dict[str, int] = msgspec.field(default_factory=dict)
+    stale_count: int = 0
+
+    def note(self, attempt: Attempt, entry: WindowEntry, succeeded: bool, /) -> None:
+        """Note a result that is not pending, nor a failure of the harness."""
+        calls, likeness = self.calls, entry.likeness
+        if likeness in calls:
+            self._note_again(likeness, entry, succeeded)
+        else:
+            self.stale_count = 0
+            calls[likeness] = entry
+            if len(calls) > self.window:
+                self._forget_oldest()
+        if succeeded:
+            tool = attempt.full_name if attempt.server else attempt.tool
+            tools = self.tools
+            last = tools.get(tool)
+            if last is None or last.result_fingerprint != entry.result_fingerprint:
+                if not entry.is_stale:
+                    tools.clear()
+                    if self.tool_rows:
+                        self.tool_rows.clear()
+                elif tool in self.tool_rows:
+                    del self.tool_rows[tool]
+                tools[tool] = entry
+            elif attempt.bound_plan.plan.is_state_changing(attempt):
+                tools.clear()
+                self.tool_rows.clear()
+            else:
+                entry.is_stale = True
+                self.tool_rows[tool] = self.tool_rows.get(tool, 1) + 1
+
+    def _note_again(self, likeness: str, entry: WindowEntry, succeeded: bool) -> None:
+        """Note the result of a call that was made before."""
+        known = self.calls.pop(likeness)
+        entries = known if isinstance(known, list) else [known]
+        if entry.has_result_of(entries[-1]):
+            self.unchanged[likeness] = self.unchanged.get(likeness, 1) + 1
+        else:
+            self.unchanged.pop(likeness, None)
+        same = next((one for one in entries if entry.has_result_of(one)), None)
+        if same is None:
+            self.stale_count = 0
+        else:
+            self.stale_count += 1
+            entry.is_stale = succeeded
+            entries.remove(same)
+        entries.append(entry)
+        self.calls[likeness] = entries[-_MAX_RESULTS:] if len(entries) > 1 else entry
+
+    def _forget_oldest(self) -> None:
+        oldest = next(iter(self.calls))
+        del self.calls[oldest]
+        if self.unchanged:
+            self.unchanged.pop(oldest, None)

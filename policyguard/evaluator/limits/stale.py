@@ -1,0 +1,154 @@
+"""`stale`, and two kinds of `repeat`: calls whose results bring nothing new."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.limits.base import LimitChecker
+from policyguard.evaluator.limits.recent_results import RecentResults
+from policyguard.evaluator.limits.state_changes import StateChanges
+from policyguard.evaluator.messages import format_streak, format_times
+from policyguard.model.decision import Violation
+from policyguard.model.outcome import Outcome
+
+
+class RecentResultsChecker(LimitChecker, eq=False, kw_only=True):
+    """A limit that goes by recent results. All of a session, or of a turn, share one tracker.
+
+    It keeps the latest `window` different calls, the largest that one of them asks for. Waiting is
+    not counted: a call under a `polling` limit is under none of these.
+    """
+
+    reads_recent_results = True
+
+    window: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.always_evaluated = True
+        self.needs_successes = False
+
+    @property
+    def tracker_id(self) -> str:
+        """The tracker that these limits share."""
+        return "recent_results"
+
+    def share(self, tracker: RecentResults) -> None:
+        """Let the tracker keep as many calls as this limit asks for."""
+        tracker.window = max(tracker.window, self.window)
+
+    def new_tracker(self) -> RecentResults:
+        """Return no results."""
+        return RecentResults(self.window)
+
+    def watched(self, tracker: RecentResults) -> Container[str] | None:
+        """Return the recent calls, by likeness."""
+        return tracker.calls
+
+    def is_active(self, tracker: RecentResults) -> bool:
+        """Return False: only a call among the recent ones is refused."""
+        return False
+
+    def complete(self, tracker: RecentResults, attempt: Attempt, outcome: Outcome) -> None:
+        """Count nothing: the results are noted once for all of these limits."""
+
+
+class StaleChecker(RecentResultsChecker, eq=False, kw_only=True):
+    """Refuses a call once `max` calls in a row had each been made before, with the same result.
+
+    A call that is not among the recent ones is never refused: its result is new.
+    """
+
+    def subject(self, attempt: Attempt) -> str:
+        """Return one subject for all attempts."""
+        return ""
+
+    def evaluate(
+        self, tracker: RecentResults, attempt: Attempt, changes: StateChanges, refused_count: int
+    ) -> Violation | None:
+        """Return the violation of an attempt that goes on with a row."""
+        count = tracker.stale_count
+        if (count < self.min_count and not refused_count) or attempt.likeness not in tracker.calls:
+            return None
+        effect = self.effect_for(count, refused_count)
+        if effect is None:
+            return None
+        return Violation(
+            self.id,
+            effect,
+            "stale",
+            f"calls have repeated earlier ones, with the same results, {format_streak(count)}",
+            "use what they have returned: try something that you have not tried, or finish with it",
+            count,
+            self.max,
+        )
+
+
+class UnchangedChecker(RecentResultsChecker, eq=False, kw_only=True):
+    """Refuses a call that has returned the same `max` times in a row, changes in between or not."""
+
+    def evaluate(
+        self, tracker: RecentResults, attempt: Attempt, changes: StateChanges, refused_count: int
+    ) -> Violation | None:
+        """Return the violation of a call that has stayed the same too often."""
+        likeness = attempt.likeness
+        count = tracker.unchanged.get(likeness, 1) if likeness in tracker.calls else 0
+        if not count or (count < self.min_count and not refused_count):
+            return None
+        effect = self.effect_for(count, refused_count)
+        if effect is None:
+            return None
+        return Violation(
+            self.id,
+            effect,
+            "repeat",
+            f"the same call has been made {format_times(count)}, and whatever was changed in "
+            "between, its result has not",
+            "find out first what its result depends on, or report what you know",
+            count,
+            self.max,
+        )
+
+
+class SameResultChecker(RecentResultsChecker, eq=False, kw_only=True):
+    """Refuses a tool once `max` of its calls in a row have returned the same, as `[]` does.
+
+    Only successes of calls that change no state count. Another result, of whichever tool, and a
+    change of state end the rows of all tools.
+    """
+
+    def watched(self, tracker: RecentResults) -> Container[str] | None:
+        """Return nothing: the limit is active where it may refuse."""
+        return ()
+
+    def is_active(self, tracker: RecentResults) -> bool:
+        """Whether a row is so long that the next call may violate the limit."""
+        return bool(tracker.tool_rows) and max(tracker.tool_rows.values()) >= self.min_count
+
+    def subject(self, attempt: Attempt) -> str:
+        """Return the tool with its server."""
+        return attempt.full_name
+
+    def evaluate(
+        self, tracker: RecentResults, attempt: Attempt, changes: StateChanges, refused_count: int
+    ) -> Violation | None:
+        """Return the violation of a call of a tool whose row is full."""
+        tool = attempt.full_name
+        count = tracker.tool_rows.get(tool, 1) if tool in tracker.tools else 0
+        if not count or (count < self.min_count and not refused_count):
+            return None
+        if attempt.bound_plan.plan.is_state_changing(attempt):
+            return None
+        effect = self.effect_for(count, refused_count)
+        if effect is None:
+            return None
+        return Violation(
+            self.id,
+            effect,
+            "repeat",
+            f"this tool has returned the same {format_streak(count)}, whatever you asked",
+            "take that for the answer, or look elsewhere",
+            count,
+            self.max,
+        )

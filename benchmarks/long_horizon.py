@@ -64,7 +64,7 @@ POLICIES = {
 }
 NO_LIMITS = """
 limits:
-  default: {repeat: none, cycle: none, failures: none, refusals: none}
+  default: {repeat: none, cycle: none, stale: none, failures: none, refusals: none}
 """
 
 

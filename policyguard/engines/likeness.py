@@ -57,13 +57,13 @@ class CallLikeness:
 
     def __init__(
         self,
-        fingerprint_value: Callable[[Any], str],
+        fingerprint_call: Callable[[str, str, dict[str, Any]], tuple[str, Any, Any]],
         *,
         ignore: Iterable[str],
         fold: Iterable[str],
         commands: Iterable[str],
     ) -> None:
-        self._fingerprint_value = fingerprint_value
+        self._fingerprint_call = fingerprint_call
         normalizers: dict[str, Callable[[Any], Any]] = dict.fromkeys(fold, _fold_text)
         normalizers |= dict.fromkeys(commands, normalize_command)
         self._normalizers = normalizers | dict.fromkeys(ignore, _leave_out)
@@ -76,7 +76,7 @@ class CallLikeness:
             names = self._names_by_args[key]
         except KeyError:
             names = self._find_names(key)
-        changed = None
+        changed: dict[str, Any] | None = None
         for name in names:
             value = args[name]
             new = self._normalizers[name](value)
@@ -85,7 +85,11 @@ class CallLikeness:
                 changed[name] = new
         if changed is None:
             return fingerprint
-        return self._fingerprint_value((tool, server, {**args, **changed}))
+        kept = {**args, **changed}
+        for name, new in changed.items():
+            if new is None:
+                del kept[name]
+        return self._fingerprint_call(tool, server, kept)[0]
 
     def _find_names(self, key: tuple[str, ...]) -> tuple[str, ...]:
         """Return which of some arguments to normalize. Tools have few combinations of them."""
@@ -99,7 +103,7 @@ class CallLikeness:
 
 
 def _leave_out(value: Any) -> None:
-    """Return the same for every value of an argument."""
+    """Return None for every value of an argument."""
 
 
 class ResultLikeness:

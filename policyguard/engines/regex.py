@@ -67,6 +67,13 @@ class Regex:
         before = _count_code_points(data[:start])
         return before, before + _count_code_points(data[start:end])
 
+    def find_group(self, text: str) -> str | None:
+        """Return what the first group matched, the whole match where there is none."""
+        data = text.encode("utf-8", "replace")
+        spans = self._match(_UNANCHORED, data, 0, len(data))
+        start, end = spans[1] if len(spans) > 1 else spans[0]
+        return None if start < 0 else data[start:end].decode("utf-8", "replace")
+
     def replace(self, text: str, replacement: str) -> str:
         """Return `text` with every match replaced by the literal `replacement`.
 

@@ -23,7 +23,8 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
     `match_signature` returns id and blame of the first signature that matches a text, of those for
     failures (True) or successes (False). `match_envelope` returns the state that a text's mark says
     and the text without it; None for a text without a mark. `harness_keys` and `non_advancing_keys`
-    are metadata keys that flag a result. Blame rules are first match. `reads_outcome`: some
+    are metadata keys that flag a result. `unwrap` returns an error without a framework's words.
+    Blame rules are first match. `reads_outcome`: some
     expression reads `outcome`.
     """
 
@@ -37,6 +38,7 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
     result_fingerprint: Callable[[str], str]
     find_like_result: Callable[[str], str] | None
     error_fingerprint: Callable[[str], str]
+    unwrap: Callable[[str], str] | None
     to_duration: Callable[[int], object]
     reads_outcome: bool
     skips_successes: bool = False
@@ -89,9 +91,10 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
             unsettled = Outcome(True, state or "success", event, changed=changed)
             self._set_outcome(reader, unsettled)
             failed = self._is_true("outcomes/failed_when", self.failed_when, reader)
+        cause = self.unwrap(error) if failed and self.unwrap is not None else error
         match = None
         if failed or self.has_success_signatures:
-            match = self.match_signature(error if failed else event.text, failed)
+            match = self.match_signature(cause if failed else event.text, failed)
         signature, blame = match if match is not None else ("", "unknown" if failed else "")
         blamed_by = ""
         if failed:
@@ -128,7 +131,7 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
             harness_flagged=harness_flagged,
             result_fingerprint=result,
             like_result=like_result,
-            error_fingerprint=self.error_fingerprint(error) if failed else "",
+            error_fingerprint=self.error_fingerprint(cause) if failed else "",
             blamed_by=blamed_by,
         )
         if reader is not None:

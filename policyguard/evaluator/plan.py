@@ -123,7 +123,9 @@ class BoundPlan:
         recent = [tracker for limit, tracker in limits if limit.reads_recent_results]
         self.recent_results: tuple[RecentResults, ...] = tuple(dict.fromkeys(recent))
         self.needs_successes = any(
-            limit.needs_successes or (limit.sets_bans and limit.always_evaluated)
+            limit.needs_successes
+            or (limit.sets_bans and limit.always_evaluated)
+            or (limit.counts_tree and has_parent)  # another session may have given it a row
             for limit in plan.limits
         )
         remembered = [limit.window for limit, _ in limits if isinstance(limit, RepeatChecker)]

@@ -256,7 +256,9 @@ class SessionState:
         }
 
     def get_tracker(self, limit: LimitChecker | RefusalsChecker) -> Any:
-        """Return a limit's tracker in this session or turn, new where there is none."""
+        """Return a limit's tracker in this session, turn or tree, new where there is none."""
+        if limit.counts_tree and self.parent is not None:
+            return self.parent.get_tracker(limit)
         trackers = self.turn_trackers if limit.per_turn else self.trackers
         id_ = limit.tracker_id
         tracker = trackers.get(id_)

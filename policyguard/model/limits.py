@@ -75,6 +75,7 @@ class RepeatLimit(Limit, frozen=True, kw_only=True):
     same: Same
     key: str | None = None
     despite_changes: bool
+    count: Literal["session", "tree"]
 
 
 class CycleLimit(Limit, frozen=True, kw_only=True):
@@ -101,12 +102,14 @@ class NoProgressLimit(Limit, frozen=True, kw_only=True):
 class FailuresLimit(Limit, frozen=True, kw_only=True):
     """At most `max` consecutive failures: any, the same error, or those of one signature.
 
-    They are counted for all calls together, by tool, or (`same: call`) for each call.
+    They are counted for all calls together, by tool, or (`same: call`) for each call; with `count:
+    tree` for an agent and all its sub-agents together.
     """
 
     max: int
     same: Literal["error", "call"] | None = None
     by: Literal["tool"] | None = None
+    count: Literal["session", "tree"]
     signature: str | None = None
 
 

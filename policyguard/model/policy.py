@@ -179,9 +179,13 @@ class ResultMeta(PolicyStruct, frozen=True, kw_only=True):
 
 
 class Outcomes(PolicyStruct, frozen=True, kw_only=True):
-    """Classification of results. `failed_when` (CEL), if given, decides."""
+    """Classification of results. `failed_when` (CEL), if given, decides.
+
+    `wrappers` (RE2) match errors in a framework's words; their first group is the error itself.
+    """
 
     failed_when: str | None = None
+    wrappers: tuple[str, ...] = ()
     envelope: tuple[Envelope, ...] = ()
     meta: ResultMeta = ResultMeta()
 

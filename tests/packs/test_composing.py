@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from policyguard import Guard, Session
+from policyguard import Effect, Guard, Session
 from policyguard.compiler import compile_policy
 from policyguard.engines.yaml_tree import MappingNode
 
@@ -33,7 +33,8 @@ def _refusals(
     for count in range(max_calls):
         decision = session.check(tool, {"q": "x"})
         if not decision.allowed:
-            return count, [violation.id for violation in decision.violations]
+            refusing = [one.id for one in decision.violations if one.effect >= Effect.ASK]
+            return count, refusing
         session.record(decision, result=result)
     return max_calls, []
 

@@ -15,6 +15,7 @@ from policyguard.compiler.build.messages import collect_message_fields
 from policyguard.compiler.build.outcome_matchers import (
     EnvelopeMatcher,
     ErrorNormalizer,
+    ErrorUnwrapper,
     SignatureMatcher,
     build_result_fingerprint,
 )
@@ -98,10 +99,9 @@ def _find_likeness(
     if not (likeness.ignore or likeness.fold or likeness.commands):
         return None
     return CallLikeness(
-        fingerprinter.fingerprint_value,
-        # What makes no difference to identity makes none here.
-        ignore=(*policy.classify.fingerprint.ignore, *likeness.ignore),
-        fold=(*policy.classify.fingerprint.fold, *likeness.fold),
+        fingerprinter.fingerprint_call,
+        ignore=likeness.ignore,
+        fold=likeness.fold,
         commands=policy.classify.shell.arguments if likeness.commands else (),
     ).find
 
@@ -158,6 +158,9 @@ def _outcome_classifier(
         result_fingerprint=build_result_fingerprint(
             fingerprinter, policy.classify.fingerprint.result_chars
         ),
+        unwrap=ErrorUnwrapper(policy.outcomes.wrappers).unwrap
+        if policy.outcomes.wrappers
+        else None,
         find_like_result=_result_likeness(policy, fingerprinter),
         error_fingerprint=ErrorNormalizer(fingerprinter).fingerprint,
         to_duration=Duration.from_ns,

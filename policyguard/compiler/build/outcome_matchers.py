@@ -42,6 +42,22 @@ MAX_ERROR_CHARS = 2048
 """Compared characters of an error: half from the head, half from the tail."""
 
 
+class ErrorUnwrapper:
+    """Takes errors out of the words in which a framework passes them on."""
+
+    def __init__(self, patterns: tuple[str, ...]) -> None:
+        self._patterns = [Regex(pattern) for pattern in patterns]
+
+    def unwrap(self, error: str) -> str:
+        """Return the first group of the first pattern that matches; else the error."""
+        if len(error) <= MAX_SCANNED_CHARS:
+            for pattern in self._patterns:
+                found = pattern.find_group(error)
+                if found:
+                    return found
+        return error
+
+
 def build_result_fingerprint(
     fingerprinter: Fingerprinter, chars: int | None
 ) -> Callable[[str], str]:

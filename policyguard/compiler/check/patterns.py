@@ -30,6 +30,9 @@ def check_patterns(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]
     for index, envelope in enumerate(policy.outcomes.envelope):
         path = ("outcomes", "envelope", index, "pattern")
         yield from _check_pattern(envelope.pattern, path, _NO_EXAMPLES, (), merged)
+    for index, wrapper in enumerate(policy.outcomes.wrappers):
+        wrapper_path: Path = ("outcomes", "wrappers", index)
+        yield from _check_pattern(wrapper, wrapper_path, _NO_EXAMPLES, (), merged)
 
 
 def _check_pattern(

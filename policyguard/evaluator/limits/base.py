@@ -23,6 +23,7 @@ from policyguard.model.outcome import Outcome
 class LimitSettings(msgspec.Struct, eq=False, kw_only=True):
     """What every kind of limit is given.
 
+    `counts_tree`: the calls of sub-agents count for the session at the root, and its for them.
     `refuse_tool`: once reached, the limit bans the tool instead of the call. `until` is how long
     (progress, turn, session; empty for what the kind itself does).
     """
@@ -32,6 +33,7 @@ class LimitSettings(msgspec.Struct, eq=False, kw_only=True):
     escalation: Escalation
     per_turn: bool
     observe: bool
+    counts_tree: bool = False
     refuse_tool: bool = False
     until: str = ""
 

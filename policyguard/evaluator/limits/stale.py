@@ -78,11 +78,15 @@ class StaleChecker(RecentResultsChecker, eq=False, kw_only=True):
             self.id,
             effect,
             "stale",
-            f"calls have repeated earlier ones, with the same results, {format_streak(count)}",
+            f"{_format_calls(count)} repeated an earlier one, with the same result",
             "use what they have returned: try something that you have not tried, or finish with it",
             count,
             self.max,
         )
+
+
+def _format_calls(count: int) -> str:
+    return "the last call has" if count == 1 else f"each of the last {count} calls has"
 
 
 class UnchangedChecker(RecentResultsChecker, eq=False, kw_only=True):

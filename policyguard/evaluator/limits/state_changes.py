@@ -14,7 +14,7 @@ import msgspec
 class StateChanges(msgspec.Struct, eq=False):
     """Numbers a session's completions, and remembers its last state changes.
 
-    Calls are told by their likeness. `other_seq` is the last change by another than `last_call`. A
+    Calls are known by their likeness. `other_seq` is the last change by another than `last_call`. A
     new turn takes a number of its own, `turn_seq`. Times are nanoseconds.
     """
 

@@ -14,8 +14,8 @@ class RecentResults(msgspec.Struct, eq=False):
     """The results of the latest `window` different calls, in one session or turn.
 
     `calls` holds them by likeness, the latest last: one entry, or several with different results.
-    `unchanged` counts how often in a row a call has returned the same, if more than once; it says
-    nothing of calls that are not in `calls`. `tools` holds the latest result of each tool since
+    `unchanged` counts how often in a row a call has returned the same, if more than once, since
+    another call has returned something else than before. `tools` holds the latest result of each tool since
     something else was new, and `tool_rows` how often in a row it has come, if more than once.
     `stale_count` is how many calls in a row have returned what they had returned before.
     """
@@ -62,8 +62,8 @@ class RecentResults(msgspec.Struct, eq=False):
         entries = known if isinstance(known, list) else [known]
         if entry.has_result_of(entries[-1]):
             self.unchanged[likeness] = self.unchanged.get(likeness, 1) + 1
-        else:
-            self.unchanged.pop(likeness, None)
+        else:  # something that was done has had an effect
+            self.unchanged.clear()
         same = next((one for one in entries if entry.has_result_of(one)), None)
         if same is None:
             self.stale_count = 0

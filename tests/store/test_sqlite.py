@@ -417,6 +417,28 @@ def test_a_file_that_may_only_be_read(outside: Path) -> None:
     assert "store.db: is read-only" in output
 
 
+def test_a_file_that_may_not_be_read(outside: Path) -> None:
+    store = SqliteStore(outside / "state" / "store.db", caps=CAPS)
+    fill(store, 1)
+    store.close()
+    store.path.chmod(0o200)
+    if os.geteuid() == 0:
+        for file in (store.path.parent, *store.path.parent.iterdir()):
+            os.chown(file, 65534, 65534)
+    code = "SqliteStore(path, caps=caps).evidence.put('p', 'k', b'')"
+    output = limited(code, outside, DROP_ROOT)
+    assert "store.db: cannot be opened (" in output
+    assert "check that you can read and write it" in output
+
+
+def test_an_error_after_the_file_is_gone_keeps_its_reason(tmp_path: Path) -> None:
+    opened = database(tmp_path / "store.db", (("CREATE TABLE a (x)",),))
+    with opened.transaction():
+        opened.path.unlink()
+        with pytest.raises(StoreError, match="no such column: y"):
+            opened.execute("SELECT y FROM a")
+
+
 def test_a_folder_of_another_user(outside: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can give a folder away")

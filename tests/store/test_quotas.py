@@ -119,6 +119,15 @@ def test_unconditional_charges_come_to_use_a_lease(store: Store) -> None:
     assert usage_at(store, quota) == 3
 
 
+def test_unconditional_charges_leave_the_window_at_their_own_time(store: Store) -> None:
+    (quota,) = open_quotas(store, 1, QuotaSpec(limit=1000, within=10))
+    for at in (1, 2, 3, 100):
+        quota.charge(1, at)
+    assert quota.count == 1, "the last one is in the lease"
+    assert usage_at(store, quota, at=105) == 1
+    assert usage_at(store, quota, at=111) == 0
+
+
 def test_a_charge_is_all_or_none(store: Store) -> None:
     many = store.quotas.open(QuotaKey("many", "p", "p"), QuotaSpec(limit=100))
     few = store.quotas.open(QuotaKey("few", "p", "p"), QuotaSpec(limit=5))

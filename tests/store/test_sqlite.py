@@ -117,6 +117,18 @@ def test_data_survives_reopening(tmp_path: Path) -> None:
     assert second.constraints.version() == version
 
 
+def test_a_large_transaction_leaves_no_large_log(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    log = store.path.with_name("store.db-wal")
+    with store.transaction():
+        for number in range(8):
+            store.evidence.put("p", str(number), bytes(1 << 20))
+    assert log.stat().st_size > 8 << 20
+    store.evidence.put("p", "small", b"")
+    assert log.stat().st_size == 4 << 20
+    store.close()
+
+
 @pytest.mark.parametrize(
     "content", [b"not a database" * 100, b"SQLite format 3\0" + b"\xff" * 4096]
 )

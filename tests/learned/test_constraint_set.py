@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from policyguard import Guard
 from policyguard.compiler import CompiledPolicy, compile_policy
-from policyguard.learned.constraint_set import MAX_POINTS, ConstraintSet
+from policyguard.learned.constraint_set import MAX_POINTS, MAX_SOURCES, ConstraintSet
 from policyguard.learned.learn_settings import Decay, LearnSettings
 from policyguard.learned.parameter_region import dominates
 from policyguard.model.constraint import Constraint, Direction, Evidence, Observation
@@ -137,6 +137,19 @@ def test_constraint_counts_what_taught_and_what_confirmed_it() -> None:
     constraints = _constraint_set()
     _learn(constraints, _learn_settings(2), [_failure()] * 5)
     assert [constraint.count for constraint in constraints] == [5]
+
+
+def test_constraint_names_the_first_calls_that_taught_it() -> None:
+    constraints = _constraint_set()
+    _learn(constraints, _learn_settings(MAX_SOURCES + 2), [_failure()] * (MAX_SOURCES + 2))
+    (constraint,) = constraints
+    assert constraint.taught_by == tuple(f"s/c{number}" for number in range(MAX_SOURCES))
+
+
+def test_constraint_on_parameters_has_a_kind_of_its_own() -> None:
+    constraints = _constraint_set()
+    _learn(constraints, _learn_settings(), [_failure("call:a"), _failure(point={"depth": 3})])
+    assert [one.kind for one in constraints] == ["banned_strategy", "parameter_ban"]
 
 
 def test_redundant_point_makes_room_for_one_that_bans_more() -> None:
@@ -273,6 +286,15 @@ def _points(constraints: ConstraintSet) -> list[dict[str, int]]:
     for one in (*constraints, *constraints.evidence()):
         points += one.points
     return points
+
+
+def test_success_outside_the_region_changes_nothing() -> None:
+    constraints, config = _constraint_set(), _learn_settings(1, "up")
+    _learn(constraints, config, [_failure(point={"depth": 10})] * 3)
+    constraints.changed_ids.clear()
+    _learn(constraints, config, [_success(point={"depth": 9})])
+    assert [one.count for one in constraints] == [3]
+    assert not constraints.changed_ids
 
 
 @settings(deadline=None)
@@ -431,6 +453,26 @@ def test_stored_evidence_is_capped() -> None:
         "call:8",
         "call:9",
     ]
+
+
+def test_latest_revoked_ids_are_remembered() -> None:
+    constraints = _constraint_set(max_constraints=3)
+    for number in range(5):
+        constraints.revoke(f"k{number}")
+    assert constraints.revoked() == ("k2", "k3", "k4")
+
+
+@pytest.mark.parametrize(
+    ("began_at", "at", "expected"),
+    [(5, 14, True), (5, 15, False), (None, 15, True), (5, None, True), (None, None, True)],
+)
+def test_probe_of_unknown_age_is_under_way(
+    began_at: int | None, at: int | None, expected: bool
+) -> None:
+    constraints = _constraint_set()
+    assert not constraints.is_probing("k", at, 10)
+    constraints.begin_probe("k", began_at)
+    assert constraints.is_probing("k", at, 10) is expected
 
 
 def test_new_keys_do_not_evict_learned_constraints() -> None:

@@ -208,6 +208,19 @@ def test_time_goes_on_from_a_time_ahead_that_the_host_gave(
     assert session.check("x").allowed
 
 
+def test_a_time_in_the_past_does_not_move_time_back(tmp_path: Path, machine: Machine) -> None:
+    guard = load(tmp_path, WINDOW)
+    times: list[int | None] = []
+    guard.on(lambda event: times.append(event.at), Admitted)
+    session = guard.session("s")
+    session.check("x", at=EVENING + DAY)
+    session.preview("x", at=EVENING)
+    session.check("x", at=EVENING - DAY)
+    machine.wait(2 * HOUR)
+    session.check("x")
+    assert times[-1] == EVENING + DAY + 2 * HOUR
+
+
 def test_preview_does_not_move_time(tmp_path: Path, machine: Machine) -> None:
     session = load(tmp_path, WINDOW).session("s")
     session.preview("x", at=EVENING + DAY)

@@ -252,6 +252,16 @@ def test_parts_of_a_replay_add_up_to_the_whole(
     assert whole.traces.skipped == 3
 
 
+@pytest.mark.parametrize("session", ["", "s"])
+def test_one_worker_reads_the_lines_of_a_session(session: str) -> None:
+    events = [*lines(session, [read("/a")]), *lines("child", [read("/b")], parent=session)] * 2
+    shards = [LineShard(number, 3) for number in range(3)]
+    for shard in shards:
+        shard.begin()
+    found = [[shard(line.encode()) for line in events] for shard in shards]
+    assert [sum(one) for one in zip(*found, strict=True)] == [1] * len(events)
+
+
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Our own format, compressed and not, with a broken line; the cases cover all others."""

@@ -176,6 +176,26 @@ def test_async_listener_without_a_loop_is_logged(
     assert "an async listener missed SessionStarted: no event loop is running" in caplog.text
 
 
+def test_async_listener_after_its_loop_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    received: list[Event] = []
+
+    async def listener(event: Event) -> None:
+        received.append(event)
+
+    guard = load(tmp_path, listener=listener)
+
+    async def main() -> None:
+        async with guard.session("s"):
+            pass
+
+    asyncio.run(main())
+    assert [type(event) for event in received] == [SessionStarted]
+    guard.session("s").check("x")
+    assert "an async listener missed Admitted: no event loop is running" in caplog.text
+
+
 def test_cancelled_check_counts_nothing(tmp_path: Path) -> None:
     guard = load(tmp_path, durable=True)
     session = guard.session("s")

@@ -408,6 +408,15 @@ def test_without_checking_undeclared_names_fail_at_run_time() -> None:
     assert cel.compile("x == 'a'", declarations, check=False)(x=1) is False
 
 
+@pytest.mark.parametrize("source", ["1.5 + x", "x + 1.5", "1.5 * x", "x - 1.5"])
+def test_numbers_of_unknown_types_are_not_mixed(source: str) -> None:
+    program = cel.compile(source, Declarations({"x": DYN}))
+    assert isinstance(program(x=2.5), float)
+    with pytest.raises(cel.CelEvaluationError) as caught:
+        program(x=2)
+    assert caught.value.kind == "no-such-overload"
+
+
 @pytest.mark.parametrize("source", ["'a'.x", "[1].x", "(1.5).x", "null.x"])
 def test_without_checking_fields_of_literals_fail_at_run_time(source: str) -> None:
     program = cel.compile(source, Declarations({}), check=False)  # Python would warn of a subscript

@@ -20,6 +20,7 @@ from policyguard.guard.clock import HostClock, SteadyClock, SystemClock
 from policyguard.guard.replay import ReplayGuard
 from policyguard.guard.session import Session
 from policyguard.model.event import Admitted, Completed, Event, Refused, SessionStarted
+from policyguard.store.boot import read_boot_id, read_time_id
 from policyguard.store.protocol import Store
 
 SECOND = 10**9
@@ -343,3 +344,10 @@ def test_time_goes_on_after_a_boot_with_a_clock_set_back(tmp_path: Path, machine
     assert not is_allowed(session)
     machine.wait(2 * MINUTE)
     assert is_allowed(session)
+
+
+@pytest.mark.skipif(not read_boot_id(), reason="the system names no boot")
+def test_time_is_counted_from_a_boot_and_a_namespace() -> None:
+    boot, namespace = read_time_id().split(" ", 1)
+    assert boot == read_boot_id()
+    assert namespace.startswith("time:")

@@ -108,6 +108,18 @@ def test_a_journal_that_was_edited_is_never_deleted(tmp_path: Path) -> None:
     assert verify([setup.folder], anchors=setup.anchors).has_failed
 
 
+def test_a_broken_line_without_an_anchor_is_never_deleted(tmp_path: Path) -> None:
+    setup = JournalSetup(tmp_path)
+    write_closed(setup, "a")
+    file = setup.journal.path_of("a")
+    lines = setup.lines("a")
+    file.write_bytes(lines[0] + lines[1].replace(b'"at":1', b'"at":2'))
+    setup.anchors.delete("a")
+    result = prune(setup, before=BEGIN * 3)
+    assert result.deleted == ()
+    assert "line 2" in str(result.kept[0])
+
+
 def test_the_hashed_time_decides_over_the_anchored_one(tmp_path: Path) -> None:
     setup = JournalSetup(tmp_path)
     write_closed(setup, "a")

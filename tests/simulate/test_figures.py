@@ -276,6 +276,7 @@ def test_a_rule_that_reads_arguments_is_unknown_over_a_journal_without(
     assert figures.traces.unknown == 2
     # `list` has no arguments: there is nothing to hide.
     assert figures.traces.redacted.args == 2
+    assert figures.traces.redacted.results == 3
     assert (figures.undecided.count, figures.refused.of) == (1, 0)
     assert figures.eval_errors == []
     assert [call.effect for call in run.timeline] == ["unknown", "allow", "unknown"]

@@ -303,6 +303,14 @@ def test_a_new_file_that_another_process_is_creating(tmp_path: Path) -> None:
     holder.close()
 
 
+def test_a_new_file_that_another_process_does_not_release(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match=r"has been locked by another process for 0\.1 s"):
+            fill(SqliteStore(path, caps=CAPS, timeout=0.1), 1)
+
+
 class Watched(Database):
     """Calls `before` with each statement on a new connection."""
 

@@ -179,6 +179,16 @@ def test_failures_of_one_batch_count_once(size: int, corroborate: int, data: st.
     assert [evidence.count for evidence in _evidence(constraints)] == [1]
 
 
+@pytest.mark.parametrize("same_error", [False, True])
+def test_another_error_restarts_the_count_where_errors_are_compared(same_error: bool) -> None:
+    config = msgspec.structs.replace(_learn_settings(2), same_error=same_error)
+    constraints = _constraint_set()
+    _learn(constraints, config, [_failure("call:a", error_fingerprint=one) for one in "xy"])
+    assert len(constraints) == (0 if same_error else 1)
+    _learn(constraints, config, [_failure("call:a", error_fingerprint="y")])
+    assert len(constraints) == 1
+
+
 def test_batch_ids_are_per_session() -> None:
     constraints, config = _constraint_set(), _learn_settings(2)
     assert constraints.learn(_failure(batch="b"), config, "one", "c1", None) == ""

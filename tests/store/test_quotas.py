@@ -733,3 +733,15 @@ def test_processes_that_come_go_and_die_charge_as_one_would(
         quota = processes.quota(9)
         assert usage_at(processes.stores[9], quota, end) == processes.total(end)
         assert drain(processes.stores[9], quota, end) == max(0, limit - processes.total(end))
+
+
+def test_a_closed_store_is_no_holder(tmp_path: Path) -> None:
+    store, other = (SqliteStore(tmp_path / "store.db", caps=CAPS) for _ in range(2))
+    (quota,) = open_quotas(store, 1, QuotaSpec(limit=100, reserves=True))
+    assert try_charge(store, quota)
+    holder = store.quotas._backend.holder_id()
+    store.quotas.close()
+    assert other.quotas._backend.is_alive(holder), "it reserves something"
+    quota.reserve(-1)
+    store.quotas.close()
+    assert not other.quotas._backend.is_alive(holder)

@@ -139,6 +139,17 @@ def test_constraint_counts_what_taught_and_what_confirmed_it() -> None:
     assert [constraint.count for constraint in constraints] == [5]
 
 
+@pytest.mark.parametrize(("at", "confirmed_at"), [(9, 9), (None, 5)])
+def test_constraint_is_confirmed_when_its_failure_returns(
+    at: int | None, confirmed_at: int
+) -> None:
+    constraints, config = _constraint_set(), _learn_settings(1)
+    _learn(constraints, config, [_failure("call:a")], at=5)
+    _learn(constraints, config, [_failure("call:a")], at=at)
+    (constraint,) = constraints
+    assert (constraint.learned_at, constraint.confirmed_at) == (5, confirmed_at)
+
+
 def test_constraint_names_the_first_calls_that_taught_it() -> None:
     constraints = _constraint_set()
     _learn(constraints, _learn_settings(MAX_SOURCES + 2), [_failure()] * (MAX_SOURCES + 2))

@@ -197,7 +197,9 @@ SESSIONS = st.lists(
     max_size=7,
 )
 TEXT = NO_SECRETS + "budgets: {reads: {tools: [read], calls: 3}, spent: {cost: 0.2}}\n"
-TEXT += "learn: {scope: session}\n"
+TAGGED = "  tagged: {tools: [write], when: tags.plan == 'free'}\n"
+TEXT = TEXT.replace("rules:\n", f"rules:\n{TAGGED}", 1)
+TEXT += "tags: {plan: string}\nlearn: {scope: session}\n"
 
 
 @settings(max_examples=examples(60), deadline=None)

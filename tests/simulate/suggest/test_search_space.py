@@ -82,6 +82,19 @@ def test_escalation_thresholds_move_with_their_limit(
     assert entry == {"max": at, "same": "error", **moved}
 
 
+def test_thresholds_of_polling_keep_their_distance(tmp_path: Path) -> None:
+    limit = "limits: {tools: {wait: {polling: {unchanged: 4, advise_at: 3, halt_at: 9}}}}"
+    (axis,) = [
+        one for one in _axes(policy(tmp_path / "p.yaml", limit)).values() if "polling" in one.id
+    ]
+    found = {}
+    for option in axis.options:
+        found[option.entry["unchanged"]] = option.entry.get("advise_at"), option.entry["halt_at"]
+    assert found[4] == (3, 9)
+    assert all(halt_at == unchanged + 5 for unchanged, (_, halt_at) in found.items())
+    assert {advise_at for unchanged, (advise_at, _) in found.items() if unchanged > 4} == {3}
+
+
 def test_a_budget_of_all_calls_is_varied_and_not_duplicated(tmp_path: Path) -> None:
     text = "budgets: {all: {calls: 40, per: session}, web: {tools: [web], calls: 8, per: session}}"
     found = _axes(policy(tmp_path / "p.yaml", text))

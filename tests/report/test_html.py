@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policyguard.cli import main
+from policyguard.report.replay.assessment import assess_harm
 from policyguard.report.replay.figures import (
     CallFigures,
     Catch,
@@ -30,7 +31,6 @@ from policyguard.report.replay.figures import (
 )
 from policyguard.report.replay.html import render_html
 from policyguard.report.replay.html.element import document, element
-from policyguard.report.replay.html.summary import assess_harm
 from policyguard.simulate import ReportSize
 from tests.examples import examples
 from tests.report.sample import HOSTILE, LONG, figures
@@ -91,12 +91,12 @@ def _part(page: str, id_: str) -> str:
 def test_the_first_sentences_state_harm_and_confidence(
     harm: Harm, kind: str, says: list[str]
 ) -> None:
-    assessment = assess_harm(harm)
+    assessment = assess_harm(harm, [])
     assert assessment.kind == kind
     for words in says:
-        assert words in f"{assessment.sentence} {assessment.confidence}"
+        assert words in f"{assessment.text} {assessment.confidence}"
     page = render_html(Figures(PolicyFigures("p", "d" * 64, "enforce"), harm=harm))
-    assert _part(page, "summary").startswith(f"Summary {assessment.sentence}")
+    assert _part(page, "summary").startswith(f"Summary {assessment.text}")
 
 
 def test_shares_come_with_their_intervals_now_and_before(plain: Figures) -> None:

@@ -3,51 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from policyguard.report.replay import phrases
+from policyguard.report.replay.assessment import assess_harm
 from policyguard.report.replay.figures import Catch, Figures, GateFigures, Harm, Share
 from policyguard.report.replay.html.charts import interval, stacked
 from policyguard.report.replay.html.components import effect_label, section
 from policyguard.report.replay.html.element import Element, code, element
 
 
-class HarmAssessment(NamedTuple):
-    """The assessment of successful runs: `kind` is hit, spared or unknown."""
-
-    kind: str
-    sentence: str
-    confidence: str
-
-
-def assess_harm(harm: Harm) -> HarmAssessment:
-    """Assess whether the policy would have harmed successful runs."""
-    known = harm.succeeded - harm.unknown
-    if not known or harm.ci95 is None:
-        reason = "No session is known to have succeeded (see --labels)."
-        if harm.succeeded:
-            reason = "The recording lacks the data to decide this for the successful sessions."
-        sentence = "It is unknown whether this policy would have harmed successful runs."
-        return HarmAssessment("unknown", sentence, reason)
-    of = phrases.count(known, "successful session")
-    sentence = f"This policy would have refused a call in {harm.refused or 'none'} of {of}."
-    if harm.unknown:
-        sentence += f" {harm.unknown:,} more are undetermined."
-    low, high = harm.ci95
-    share = f"between {low:.1%} and {high:.1%}" if harm.refused else f"at most {high:.1%}"
-    return HarmAssessment(
-        "hit" if harm.refused else "spared",
-        sentence,
-        f"With 95 % confidence, {share} of such runs would have a call refused.",
-    )
-
-
 def summary_section(figures: Figures) -> Element:
     """Build the section with the assessment, the three shares, and the caveats."""
-    assessment = assess_harm(figures.harm)
+    assessment = assess_harm(figures.harm, figures.rules)
     banner = element(
         "div",
-        element("p", assessment.sentence, class_="sentence"),
+        element("p", assessment.text, class_="sentence"),
         element("p", assessment.confidence),
         class_=f"assessment {assessment.kind}",
     )

@@ -252,7 +252,7 @@ def test_markdown_escapes_everything_of_a_trace(tmp_path: Path) -> None:
     for evil in ("@octocat", "`", "http://", "www.evil", "](", "![", "&lt;", "$x$", "~~", "<!--"):
         assert evil not in report, evil
     for row in (line for line in report.splitlines() if line.startswith("|")):
-        assert row.count("|") in (5, 6)
+        assert row.count("|") in (5, 7)
     shown = unescape(re.sub(r"</?\w+>", "", report))
     assert "@octocat" in shown  # a reader sees what was there
     assert "<script>alert(1)</script>" in shown
@@ -264,6 +264,7 @@ def test_markdown_answers_a_reviewers_questions(tmp_path: Path) -> None:
     assert "**newly refused**: 3 sessions of 4 (1 succeeded, 1 failed): 75.0%" in head
     assert "passed: <code>harm.rate > 0.9</code>" in head
     assert "1 of 2: 50.0% (95 % interval" in head
+    assert "in 1 of 2 successful sessions**: 1 by <code>rules/no-secrets</code>. With 95 %" in head
     assert "counterfactual" in report
     assert "sessions without a known outcome: 1 of 4" in report
 

@@ -33,6 +33,16 @@ class HarmAssessment(NamedTuple):
         """The sentence with its causes."""
         return f"{self.sentence}{_causes_text(self.causes)}."
 
+    @property
+    def main_causes(self) -> list[tuple[str, int]]:
+        """The causes to name."""
+        return self.causes[:_MAX_CAUSES]
+
+    @property
+    def other_causes(self) -> int:
+        """The number of runs with another cause."""
+        return sum(number for _, number in self.causes[_MAX_CAUSES:])
+
 
 def assess_harm(harm: Harm, rules: list[RuleFigures]) -> HarmAssessment:
     """Assess whether the policy would have harmed successful runs."""

@@ -153,8 +153,8 @@ def _tool_names(tools: list[str]) -> str:
     return ", ".join(tools[:3]) + more
 
 
-def caveats(figures: Figures) -> Iterator[str]:
-    """Yield what a reader must know before trusting the figures."""
+def caveats(figures: Figures, *, skips: str = "") -> Iterator[str]:
+    """Yield what a reader must know before trusting the figures. `skips`: where these are named."""
     traces = figures.traces
     if figures.partial:
         yield (
@@ -191,7 +191,7 @@ def caveats(figures: Figures) -> Iterator[str]:
             f"necessary data; undetermined sessions: {share(figures.undecided)}"
         )
     if traces.skipped:
-        yield f"{count(traces.skipped, 'place')} skipped (--verbose names them)"
+        yield f"{count(traces.skipped, 'place')} skipped{skips}"
 
 
 def session_name(session: str, file: str) -> str:

@@ -49,7 +49,7 @@ def _lines(figures: Figures, style: Style, max_items: int | None) -> Iterator[st
         f"{phrases.sessions(traces)}, {phrases.count(traces.calls, 'call')}; "
         f"{phrases.count(traces.errors.explicit, 'recorded failure')}"
     )
-    for caveat in phrases.caveats(figures):
+    for caveat in phrases.caveats(figures, skips=" (--verbose names them)" if max_items else ""):
         yield f"        {style.warning(caveat)}"
     yield ""
     yield "calls by effect"

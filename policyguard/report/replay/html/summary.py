@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from policyguard.report.replay import phrases
-from policyguard.report.replay.assessment import assess_harm
+from policyguard.report.replay.assessment import HarmAssessment, assess_harm
 from policyguard.report.replay.figures import Catch, Figures, GateFigures, Harm, Share
 from policyguard.report.replay.html.charts import interval, stacked
-from policyguard.report.replay.html.components import effect_label, section
-from policyguard.report.replay.html.element import Element, code, element
+from policyguard.report.replay.html.components import effect_label, entry_link, section
+from policyguard.report.replay.html.element import Child, Element, code, element
 
 
-def summary_section(figures: Figures) -> Element:
-    """Build the section with the assessment, the three shares, and the caveats."""
+def summary_section(figures: Figures, entries: Mapping[str, str]) -> Element:
+    """Build the section with the assessment, the three shares, and the caveats.
+
+    `entries` are the ids of the policy's entries in the page.
+    """
     assessment = assess_harm(figures.harm, figures.rules)
     banner = element(
         "div",
-        element("p", assessment.text, class_="sentence"),
+        element("p", *_linked(assessment, entries), class_="sentence"),
         element("p", assessment.confidence),
         class_=f"assessment {assessment.kind}",
     )
@@ -34,6 +37,17 @@ def summary_section(figures: Figures) -> Element:
         element("h3", "Caveats") if caveats else None,
         element("ul", *caveats) if caveats else None,
     )
+
+
+def _linked(assessment: HarmAssessment, entries: Mapping[str, str]) -> Iterator[Child]:
+    """Yield the sentence, its causes linked to the policy."""
+    yield assessment.sentence
+    separator = ": "
+    for id_, number in assessment.main_causes:
+        yield f"{separator}{number:,} by "
+        yield entry_link(id_, entries)
+        separator = ", "
+    yield f"{separator}{assessment.other_causes:,} by others." if assessment.other_causes else "."
 
 
 def _harm(harm: Harm) -> Share:

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from policyguard.compiler import CompiledPolicy
 from policyguard.engines.yaml_tree import Path, descend, to_plain
-from policyguard.model.limits import Budget, Limit, PollingLimit, RepeatLimit
+from policyguard.model.limits import Budget, CycleLimit, Limit, PollingLimit, RepeatLimit
 
 _LIMIT_KINDS = ("repeat", "cycle", "failures", "polling")
 _FACTORS = ((1, 4), (1, 3), (1, 2), (2, 3), (3, 4), (1, 1), (5, 4), (3, 2), (2, 1), (3, 1))
@@ -16,6 +16,8 @@ _MIN_THRESHOLD = 2
 """The lowest threshold to try: 1 would refuse the first repetition."""
 _WINDOW_FACTOR = 2
 """The factor for a window, which is also tried as `all`."""
+_LENGTH_FACTOR = 2
+"""The factor for the longest cycle."""
 _QUANTILES = ((9, 10), (19, 20), (49, 50), (1, 1))
 _EXTRA_FACTORS = ((5, 4), (3, 2), (2, 1))
 """Factors for budgets above the longest run."""
@@ -80,6 +82,12 @@ def _limit_options(limit: Limit, entry: dict[str, Any]) -> Iterator[Option]:
         escalation = shift_escalation(limit, threshold + first, value + first)
         kept = {name: kept for name, kept in entry.items() if not name.endswith("_at")}
         changed = {**kept, key: value, **escalation}
+        if isinstance(limit, CycleLimit):
+            for longest in _cycle_lengths(limit, value):
+                is_current = value == threshold and longest == limit.longest
+                option = entry if is_current else {**changed, "longest": longest}
+                yield Option(((key, value), ("longest", longest)), option)
+            continue
         if not isinstance(limit, RepeatLimit):
             yield Option(((key, value),), entry if value == threshold else changed)
             continue
@@ -87,6 +95,13 @@ def _limit_options(limit: Limit, entry: dict[str, Any]) -> Iterator[Option]:
             is_current = value == threshold and window == limit.window
             option = entry if is_current else {**changed, "window": window}
             yield Option(((key, value), ("window", window)), option)
+
+
+def _cycle_lengths(limit: CycleLimit, value: int) -> list[int]:
+    """Return lengths of the longest cycle for a threshold: also others if it is not loosened."""
+    longest = limit.longest
+    others = (longest * _LENGTH_FACTOR, max(limit.shortest, longest // _LENGTH_FACTOR))
+    return list(dict.fromkeys([longest, *(others if value <= limit.max else ())]))
 
 
 def _windows(limit: RepeatLimit, value: int) -> list[int | str]:

@@ -33,6 +33,18 @@ def test_the_search_space_of_core_has_its_limits_and_new_budgets() -> None:
         {},
         {"calls": 40, "per": "turn"},
     ]
+    cycles = [
+        (one.setting[0][1], one.setting[1][1]) for one in found["limits/default/cycle"].options
+    ]
+    assert cycles[:3] == [(4, 5), (4, 10), (4, 2)]
+    assert {longest for most, longest in cycles if most > 4} == {5}
+    assert {(3, 10), (2, 2), (6, 5)} <= set(cycles)
+    assert found["limits/default/cycle"].options[1].entry == {
+        "longest": 10,
+        "max": 4,
+        "per": "turn",
+        "advise_at": 3,
+    }
     thresholds = {dict(one.setting)["max"] for one in found["limits/default/failures"].options}
     assert thresholds == {2, 3, 4, 6, 8, 9, 12, 18}
 

@@ -17,6 +17,7 @@ _MIN_THRESHOLD = 2
 _WINDOW_FACTOR = 2
 """The factor for a window, which is also tried as `all`."""
 _LENGTH_FACTOR = 2
+_SHORTEST_CYCLE = 2
 """The factor for the longest cycle."""
 _QUANTILES = ((9, 10), (19, 20), (49, 50), (1, 1))
 _EXTRA_FACTORS = ((5, 4), (3, 2), (2, 1))
@@ -100,7 +101,7 @@ def _limit_options(limit: Limit, entry: dict[str, Any]) -> Iterator[Option]:
 def _cycle_lengths(limit: CycleLimit, value: int) -> list[int]:
     """Return lengths of the longest cycle for a threshold: also others if it is not loosened."""
     longest = limit.longest
-    others = (longest * _LENGTH_FACTOR, max(limit.shortest, longest // _LENGTH_FACTOR))
+    others = (longest * _LENGTH_FACTOR, max(_SHORTEST_CYCLE, longest // _LENGTH_FACTOR))
     return list(dict.fromkeys([longest, *(others if value <= limit.max else ())]))
 
 

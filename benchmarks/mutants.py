@@ -116,7 +116,7 @@ class TestMap:
 
     def select(self, mutant: Mutant, max_seconds: float) -> list[str]:
         """Return the tests to try, at least one: the package's own first, then the quick ones."""
-        lines = range(mutant.lines[0], mutant.lines[1] + 1)
+        lines = range(mutant.affected_lines[0], mutant.affected_lines[1] + 1)
         by_line = [tests.get(mutant.file, {}) for tests in self.tests]
         candidates = {test for one in by_line for line in lines for test in one.get(str(line), ())}
         own = f"tests/{mutant.file.split('/')[1]}/"

@@ -36,6 +36,9 @@ class Mutant:
     """Qualified name of the function or class that is changed; empty for the module."""
     lines: tuple[int, int]
     """First and last line of what is changed, and of the statement's start."""
+    affected_lines: tuple[int, int]
+    """First and last line of what it changes: of a default, the function; of a constant, the class
+    or module. These lines themselves run at import, so few tests cover them."""
     span: tuple[int, int]
     """Bytes of the source that are replaced."""
     replacement: str
@@ -55,7 +58,8 @@ class Mutant:
 def find_mutants(root: Path, file: Path) -> list[Mutant]:
     """Return the mutants of a module, in the order of its lines."""
     source = file.read_bytes()
-    return list(_Finder(source, file.relative_to(root).as_posix()).walk(ast.parse(source), ""))
+    finder = _Finder(source, file.relative_to(root).as_posix())
+    return list(finder.walk(ast.parse(source), "", (1, source.count(b"\n"))))
 
 
 class _Finder:
@@ -69,12 +73,20 @@ class _Finder:
         self._statement_line = 1
         self._conditions: set[ast.AST] = set()
 
-    def walk(self, node: ast.AST, function: str) -> Iterator[Mutant]:
-        """Yield the mutants of a node and of what is below it."""
+    def walk(
+        self, node: ast.AST, function: str, import_lines: tuple[int, int] | None
+    ) -> Iterator[Mutant]:
+        """Yield the mutants of a node and of what is below it.
+
+        `import_lines` are those affected by code that runs at import; None inside functions.
+        """
         if _is_left_out(node):
             return
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if is_function or isinstance(node, ast.ClassDef):
             function = f"{function}.{node.name}".lstrip(".")
+            if import_lines is not None:
+                import_lines = (node.lineno, node.end_lineno)
         if isinstance(node, ast.stmt):
             self._statement_line = node.lineno
         if isinstance(node, ast.If | ast.While | ast.IfExp):
@@ -88,9 +100,10 @@ class _Finder:
                 self._starts[node.lineno - 1] + node.col_offset,
                 self._starts[node.end_lineno - 1] + node.end_col_offset,
             )
-            yield Mutant(self._file, function, lines, span, replacement)
+            yield Mutant(self._file, function, lines, import_lines or lines, span, replacement)
         for child in _children(node):
-            yield from self.walk(child, function)
+            is_run_later = is_function and isinstance(child, ast.stmt)
+            yield from self.walk(child, function, None if is_run_later else import_lines)
 
 
 def _is_left_out(node: ast.AST) -> bool:

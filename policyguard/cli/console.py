@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -11,6 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from policyguard.report.escape import for_terminal
+from policyguard.report.style import PLAIN, Style
 
 Command = Callable[..., None]
 
@@ -53,9 +55,20 @@ def reports_errors(*kinds: type[Exception]) -> Callable[[Command], Command]:
     return decorate
 
 
-def use_color(output_format: str) -> bool:
-    """Whether a report in this format goes to a terminal, and `NO_COLOR` is not set."""
-    return output_format == "text" and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+def terminal_style() -> Style:
+    """Return the style of text on standard output: plain if that is not a terminal."""
+    if not sys.stdout.isatty():
+        return PLAIN
+    width = shutil.get_terminal_size().columns
+    return Style(coloured=not os.environ.get("NO_COLOR"), width=width)
+
+
+def suggest_next(text: str, output_format: str = "text") -> None:
+    """Print on standard error what to do next, if a person reads it: text at a terminal."""
+    if output_format == "text" and sys.stdout.isatty() and sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        style = Style(coloured=False, width=width)
+        click.echo(style.join([f"next  {for_terminal(text)}"]), err=True)
 
 
 def _command_name() -> str:

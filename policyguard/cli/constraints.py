@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
-from policyguard.cli.console import reports_errors, usage_error
+from policyguard.cli.console import reports_errors, suggest_next, usage_error
 from policyguard.cli.options import store_option
 from policyguard.journal.folder import file_name
 from policyguard.report.constraints import render_constraint, render_constraints, render_observation
@@ -52,6 +52,11 @@ def list_command(store: Path, output_format: str, *, revoked: bool) -> None:
         click.echo(json_document([_to_json(stored) for stored in stored]))
     else:
         click.echo(render_constraints((stored.constraint, stored.state) for stored in stored))
+        if stored:
+            suggest_next(
+                "`policyguard constraints explain ID` shows the calls that taught a constraint; "
+                "`revoke ID` lifts it for good"
+            )
 
 
 @constraints.command(
@@ -63,12 +68,16 @@ def list_command(store: Path, output_format: str, *, revoked: bool) -> None:
 @click.pass_obj
 @reports_errors(StoreError, ConstraintImportError, OSError)
 def show_command(store: Path, id_: str, output_format: str) -> None:
-    """Show what a constraint bans, where, and how it was learned."""
-    stored = _get_constraint(_open_store(store), id_)
+    """Show what a constraint bans, where, how it was learned, and the first call that failed.
+
+    The call is read from the journals beside the store; `explain` shows the others.
+    """
+    opened = _open_store(store)
+    stored = _get_constraint(opened, id_)
     if output_format == "json":
         click.echo(json_document(_to_json(stored)))
     else:
-        click.echo(render_constraint(stored.constraint, stored.state, stored.revoked_by))
+        _echo_constraint(opened, stored, stored.constraint.taught_by[:1])
 
 
 @constraints.command(
@@ -85,11 +94,7 @@ def explain_command(store: Path, id_: str) -> None:
     """
     opened = _open_store(store)
     stored = _get_constraint(opened, id_)
-    click.echo(render_constraint(stored.constraint, stored.state, stored.revoked_by))
-    for name in stored.constraint.taught_by:
-        session, _, call = name.rpartition("/")
-        journal = journal_folder(opened.path) / file_name(session)
-        click.echo(render_observation(name, find_call(journal, call)))
+    _echo_constraint(opened, stored, stored.constraint.taught_by)
 
 
 @constraints.command(
@@ -136,6 +141,17 @@ def import_command(store: Path, file: Any) -> None:
     )
     skipped = f"; {refused} stay revoked" if refused else ""
     click.echo(f"{taken} imported{skipped}")
+
+
+def _echo_constraint(
+    store: SqliteStore, stored: constraint_records.StoredConstraint, calls: tuple[str, ...]
+) -> None:
+    """Print a constraint, and these of the calls that taught it."""
+    click.echo(render_constraint(stored.constraint, stored.state, stored.revoked_by))
+    for name in calls:
+        session, _, call = name.rpartition("/")
+        journal = journal_folder(store.path) / file_name(session)
+        click.echo(render_observation(name, find_call(journal, call)))
 
 
 def _get_constraint(store: SqliteStore, id_: str) -> constraint_records.StoredConstraint:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.console import policy_error, status, usage_error
+from policyguard.cli.console import policy_error, status, suggest_next, usage_error
 from policyguard.cli.options import OUTPUT
 from policyguard.compiler import compile_policy
 from policyguard.compiler.load.loader import load_layers
@@ -49,6 +49,10 @@ def init(pack: str, output: str, *, force: bool) -> None:
     except OSError as error:
         usage_error(f"`{output}`: {(error.strerror or 'cannot be written').lower()}")
     status(f"{output} extends `{pack}`; check it with `policyguard lint`")
+    suggest_next(
+        f"uncomment what you want to change in {output}; `policyguard simulate RUNS` shows what it "
+        "would have refused in recorded runs"
+    )
 
 
 def _starter_policy(pack: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.console import policy_error, usage_error
+from policyguard.cli.console import policy_error, suggest_next, usage_error
 from policyguard.cli.options import path_option
 from policyguard.lint import LintResult, NothingToLintError, UnknownCodeError, fix, lint_paths
 from policyguard.lint.catalog import PAGES
@@ -84,7 +84,17 @@ def lint(
     if report or output_format != "text":
         click.echo(report)
     click.echo(result.summary, err=True)
+    if result.diagnostics:
+        suggest_next(_next_step(result, fixed=apply_fixes), output_format)
     context.exit(1 if any(map(findings.has_failed, result.diagnostics)) else 0)
+
+
+def _next_step(result: LintResult, *, fixed: bool) -> str:
+    explain = f"`policyguard explain {result.diagnostics[0].code}` explains the first one"
+    fixable = sum(bool(found.edits) for found in result.diagnostics)
+    if not fixable or fixed:
+        return explain
+    return f"--fix fixes {fixable} of {len(result.diagnostics)}; {explain}"
 
 
 def _load_settings(config: Path | None) -> Config:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from policyguard.cli.console import policy_error
+from policyguard.cli.console import policy_error, status, usage_error
 from policyguard.compare.diff import diff_policies
 from policyguard.compiler import CompiledPolicy, compile_policy
 from policyguard.compiler.load.loader import load_layers
-from policyguard.compiler.provenance import collect_provenance
-from policyguard.model.diagnostic import PolicyError
+from policyguard.compiler.provenance import collect_provenance, select_values
+from policyguard.model.diagnostic import PolicyError, did_you_mean
 from policyguard.report.policy import annotated
 from policyguard.report.policy import changes as policy_changes
 
@@ -25,7 +25,22 @@ def policy() -> None:
 @click.option(
     "--overridden", is_flag=True, help="Show overridden values, too, with what overrides them."
 )
-def show(files: tuple[str, ...], output_format: str, *, overridden: bool) -> None:
+@click.option(
+    "--section",
+    "sections",
+    multiple=True,
+    metavar="NAME",
+    help="Show only this section, such as limits or rules. Repeatable.",
+)
+@click.option("--own", is_flag=True, help="Show only what your own files say, not the packs.")
+def show(
+    files: tuple[str, ...],
+    output_format: str,
+    sections: tuple[str, ...],
+    *,
+    overridden: bool,
+    own: bool,
+) -> None:
     """Show the merged policy, with the layer and line of each value.
 
     FILE is a policy file or a pack's name; later ones override earlier ones. The output is itself a
@@ -35,7 +50,15 @@ def show(files: tuple[str, ...], output_format: str, *, overridden: bool) -> Non
     Exit codes: 0; 2 (misuse, or a broken policy).
     """
     compiled = _compile(files)
-    found = collect_provenance(compiled.policy, compiled.merged, load_layers(files).layers)
+    all_values = collect_provenance(compiled.policy, compiled.merged, load_layers(files).layers)
+    for section in sections:
+        if section not in all_values.sections.plain:
+            known = sorted(all_values.sections.plain)
+            hint = did_you_mean(section, known) or f"it has {', '.join(known)}"
+            usage_error(f"the policy has no section `{section}`; {hint}")
+    found = select_values(all_values, sections, own=own)
+    if not found.sections.plain:
+        status("your own files set nothing here; leave out --own to see the packs")
     render = annotated.render_json if output_format == "json" else annotated.render_text
     click.echo(render(found, overridden=overridden))
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from policyguard.cli.console import EXIT_INTERRUPTED, policy_error, status, usage_error, use_color
+from policyguard.cli.console import (
+    EXIT_INTERRUPTED,
+    policy_error,
+    status,
+    suggest_next,
+    terminal_style,
+    usage_error,
+)
 from policyguard.cli.options import OUTPUT, labels_option, path_option, policy_option
 from policyguard.cli.output import check_output, write
 from policyguard.cli.progress import track_progress
 from policyguard.model.diagnostic import PolicyError
 from policyguard.report.findings.diagnostics import render_text as render_diagnostics
+from policyguard.report.replay.assessment import next_step
 from policyguard.report.replay.figures import Figures
 from policyguard.report.replay.phrases import gate as describe_gate
 from policyguard.report.replay.renderers import RENDERERS
 from policyguard.report.replay.text import render_text
-from policyguard.report.style import COLOURED
 from policyguard.simulate import LabelError, ReportSize
 from policyguard.simulate.gate import OPTION, Gate, GateError
 from policyguard.simulate.job import Job, JobInputs
@@ -82,6 +91,9 @@ _EXIT_GATE_FAILED = 1
     show_default=True,
     help="The number of sessions whose calls are shown one by one.",
 )
+@click.option(
+    "--verbose", is_flag=True, help="List all refused sessions, errors and skipped places as text."
+)
 @click.pass_context
 def simulate(
     context: click.Context,
@@ -96,6 +108,8 @@ def simulate(
     workers: int,
     sessions: int,
     timelines: int,
+    *,
+    verbose: bool,
 ) -> None:
     """Replay recorded runs to see what a policy would have stopped.
 
@@ -104,6 +118,7 @@ def simulate(
     Exit codes: 0; 1 (a --fail-on expression is true or cannot be decided); 2 (misuse, a broken
     policy, or nothing to read); 130 (interrupted: the report covers what was read until then).
     """
+    started = time.monotonic()
     try:
         gate = Gate(conditions, has_baseline=bool(baseline))
         job = Job(
@@ -128,17 +143,23 @@ def simulate(
         policy_error(render_diagnostics(error.diagnostics))
     except (LabelError, TraceError, WorkerError) as error:
         usage_error(error)
+    figures.created_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    figures.elapsed_s = round(time.monotonic() - started, 3)
     gate_failed = gate.evaluate(figures)
     if output is None:
-        click.echo(_render(figures, output_format))
+        click.echo(_render(figures, output_format, verbose=verbose))
+    elif output_format == "text":
+        write(output, render_text(figures, verbose=verbose))
     else:
         write(output, RENDERERS[output_format](figures))
+    if step := next_step(figures):
+        suggest_next(step, output_format)
     _exit(context, figures, gate_failed=gate_failed)
 
 
-def _render(figures: Figures, output_format: str) -> str:
-    if use_color(output_format):
-        return render_text(figures, COLOURED)
+def _render(figures: Figures, output_format: str, *, verbose: bool) -> str:
+    if output_format == "text":
+        return render_text(figures, terminal_style(), verbose=verbose)
     return RENDERERS[output_format](figures)
 
 

@@ -7,12 +7,17 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.console import EXIT_INTERRUPTED, policy_error, status, usage_error, use_color
+from policyguard.cli.console import (
+    EXIT_INTERRUPTED,
+    policy_error,
+    status,
+    terminal_style,
+    usage_error,
+)
 from policyguard.cli.options import OUTPUT, labels_option, path_option, policy_option
 from policyguard.cli.output import check_output, write
 from policyguard.cli.progress import show_status
 from policyguard.model.diagnostic import PolicyError
-from policyguard.report.style import COLOURED
 from policyguard.report.suggest.figures import Suggestion
 from policyguard.report.suggest.markdown import render_markdown
 from policyguard.report.suggest.rendering import (
@@ -116,8 +121,8 @@ def suggest(
     except KeyboardInterrupt:
         status("interrupted: no guarantee can be given for a part of the runs")
         context.exit(EXIT_INTERRUPTED)
-    if use_color(output_format):
-        click.echo(render_text(suggestion, COLOURED))
+    if output_format == "text":
+        click.echo(render_text(suggestion, terminal_style()))
     else:
         click.echo(_FORMATS[output_format](suggestion).removesuffix("\n"))
     if output is not None and suggestion.yaml:

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.console import usage_error
+from policyguard.cli.console import suggest_next, usage_error
 from policyguard.report.policy_tests.junit import render_junit
 from policyguard.report.policy_tests.rendering import render_json, render_text
 from policyguard.testing.discovery import NothingToTestError, find_tests
 from policyguard.testing.runner import run_files
 
+_EXIT_FAILURES = 1
 RENDER = {"text": render_text, "json": render_json, "junit": render_junit}
 
 
@@ -41,4 +42,7 @@ def test(
         usage_error(error)
     report = run_files(files, coverage=coverage, keep_going=keep_going)
     click.echo(RENDER[output_format](report))
+    if report.exit_code == _EXIT_FAILURES:
+        more = "" if keep_going else "; --keep-going shows the later steps of a test, too"
+        suggest_next(f"correct the policy or the expected effect{more}", output_format)
     context.exit(report.exit_code)

@@ -22,7 +22,7 @@ from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.selectors import tool_glob_specificity, tool_globs_overlap
 from policyguard.engines.yaml_tree import Path, to_plain
 from policyguard.model.amounts import format_duration
-from policyguard.report.policy.annotated import flow_yaml
+from policyguard.report.policy.annotated import block_lines, flow_yaml
 from policyguard.report.policy.changes import PolicyChange
 
 _DURATION_FIELDS = frozenset(
@@ -102,6 +102,13 @@ class _PolicySide:
         is_duration = field and field[-1] in _DURATION_FIELDS and isinstance(value, int)
         return f"{format_duration(value) if is_duration else _format_default(value)} (default)"
 
+    def format_lines(self, path: Path, field: FieldPath, value: Any) -> tuple[str, ...]:
+        """Return a value that the policy gives as readable lines; empty for a default or param."""
+        node, is_shorthand = locate_value(self._merged, path, field)
+        if node is None or isinstance(value, ParamValue) or (value is None and is_shorthand):
+            return ()
+        return tuple(block_lines(to_plain(node)))
+
     def location(self, path: Path) -> tuple[str, int]:
         """Return the file and line of the value at `path`, or of its nearest ancestor."""
         span = self._merged.span_of(path, key=True)
@@ -145,6 +152,8 @@ def _entry_changes(id_: str, before: _PolicySide, after: _PolicySide) -> Iterato
                 direction=strictness.value_direction(id_, field, old.fields, new.fields),
                 file=file,
                 line=line,
+                old_lines=before.format_lines(old.path, field, old_value),
+                new_lines=after.format_lines(new.path, field, new_value),
             )
 
 
@@ -161,6 +170,8 @@ def _whole_entry_change(id_: str, before: _PolicySide, after: _PolicySide) -> Po
         direction=_entry_direction(id_, before, after),
         file=file,
         line=line,
+        old_lines=before.format_lines(old.path, (), old.fields.get(())) if old else (),
+        new_lines=after.format_lines(new.path, (), new.fields.get(())) if new else (),
     )
 
 

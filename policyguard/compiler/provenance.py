@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
+from policyguard.compiler.inputs import PACK_PREFIX
 from policyguard.compiler.load.loader import Layer
 from policyguard.compiler.merge.layers import MergedPolicy
 from policyguard.compiler.merge.merger import FIRST_MATCH_LISTS, is_merged_by_key
@@ -28,6 +29,36 @@ def collect_provenance(
         sections=_describe_section(merged.tree, (), values, policy),
         disabled=tuple((key.text, _to_shown(reason)) for key, reason in disabled),
     )
+
+
+def select_values(
+    policy: AnnotatedPolicy, sections: Collection[str], *, own: bool
+) -> AnnotatedPolicy:
+    """Return only these sections (all if empty), with `own` only what is not from a pack."""
+    root = policy.sections
+    found = root.value if isinstance(root.value, dict) else {}
+    chosen = {key: node for key, node in found.items() if not sections or key in sections}
+    disabled = () if sections else policy.disabled
+    if own:
+        chosen = {key: kept for key, node in chosen.items() if (kept := _own_values(node))}
+        disabled = tuple((id_, node) for id_, node in disabled if _is_own(node))
+    return AnnotatedPolicy(replace(root, value=chosen), disabled)
+
+
+def _own_values(node: AnnotatedValue) -> AnnotatedValue | None:
+    """Return a value without what is from packs, None if nothing is left."""
+    value = node.value
+    if isinstance(value, dict) and value:
+        kept = {key: own for key, child in value.items() if (own := _own_values(child))}
+        return replace(node, value=kept) if kept else None
+    if isinstance(value, list) and value:
+        items = [own for child in value if (own := _own_values(child))]
+        return replace(node, value=items) if items else None
+    return node if _is_own(node) else None
+
+
+def _is_own(node: AnnotatedValue) -> bool:
+    return not node.file.startswith(PACK_PREFIX)
 
 
 def _describe_section(

@@ -11,6 +11,8 @@ from policyguard.model.constraint import Constraint
 from policyguard.model.event import Admitted, Completed
 from policyguard.report.escape import for_terminal
 
+_NOT_KEPT = "are not in the journal; `journal: {args: keep}` in the policy keeps them"
+
 
 def render_constraints(constraints: Iterable[tuple[Constraint, str]]) -> str:
     """Render one line per constraint, with its state."""
@@ -62,7 +64,7 @@ def render_observation(name: str, events: tuple[Admitted | None, Completed | Non
     head = f"  {for_terminal(name, 80)}"
     if admitted is None:
         return f"{head}: not in the journal"
-    args = "not kept" if admitted.args is None else msgspec.json.encode(admitted.args).decode()
+    args = _NOT_KEPT if admitted.args is None else msgspec.json.encode(admitted.args).decode()
     lines = [f"{head}  {_time(admitted.at)}  {for_terminal(admitted.shown_tool, 60)}"]
     lines.append(f"    arguments {for_terminal(args, 200)}")
     if completed is not None:

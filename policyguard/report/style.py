@@ -1,16 +1,34 @@
-"""Styles of text reports: plain, or with terminal colours."""
+"""Styles of text reports: plain, or fitted to a terminal."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator
+from unicodedata import east_asian_width
+
 _WIDTH = 20
+_WIDE = 100
+"""Columns of a terminal in which nothing is left out."""
+_CODE = re.compile(r"\x1b\[[0-9;]*m")
+_WORD = re.compile(r" *[^ ]+ *|[ ]+")
+_LABEL = re.compile(r"[a-z]{1,7} +(?=\S)")
 _EIGHTHS = "▏▎▍▌▋▊▉"
 
 
 class Style:
-    """Coloured text, for terminals; or plain text, for files and pipes."""
+    """Text with colours and in lines of at most `width` columns, for terminals; or plain text.
 
-    def __init__(self, *, coloured: bool) -> None:
+    With a `width` of 0, for files and pipes, lines have any length.
+    """
+
+    def __init__(self, *, coloured: bool, width: int = 0) -> None:
         self._coloured = coloured
+        self._width = width
+
+    @property
+    def narrow(self) -> bool:
+        """Whether a table has to do without what takes much room."""
+        return 0 < self._width < _WIDE
 
     def strong(self, text: str) -> str:
         """Style a heading."""
@@ -38,9 +56,35 @@ class Style:
         text = "█" * full + (_EIGHTHS[rest - 1] if rest else "")
         return self._with_code(36, text) + " " * (_WIDTH - len(text))
 
+    def join(self, lines: Iterable[str]) -> str:
+        """Join lines, each broken between words if it is too long.
+
+        Continuation lines align with the text after a label, else they are indented by two more.
+        """
+        if not self._width:
+            return "\n".join(lines)
+        return "\n".join(part for line in lines for part in self._wrap(line))
+
+    def _wrap(self, line: str) -> Iterator[str]:
+        text = _CODE.sub("", line)
+        label = _LABEL.match(text)
+        indent = len(label[0]) if label else len(text) - len(text.lstrip(" ")) + 2
+        current, length = "", 0
+        for word in _WORD.findall(line):
+            if length and length + _columns(word.rstrip(" ")) > self._width:
+                yield current.rstrip(" ")
+                current, length, word = " " * indent, indent, word.lstrip(" ")
+            current += word
+            length += _columns(word)
+        yield current.rstrip(" ")
+
     def _with_code(self, code: int, text: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._coloured else text
 
 
+def _columns(text: str) -> int:
+    """Return how many columns a text takes in a terminal."""
+    return sum(2 if east_asian_width(c) in "WF" else 1 for c in _CODE.sub("", text))
+
+
 PLAIN = Style(coloured=False)
-COLOURED = Style(coloured=True)

@@ -31,7 +31,7 @@ from policyguard.model.errors import PolicyguardError
 from policyguard.report.replay.figures import Figures, GateFigures
 
 OPTION = "--fail-on"
-_EXCLUDED_FIELDS = ("gates", "elapsed_s")
+_EXCLUDED_FIELDS = ("gates", "created_at", "elapsed_s")
 _MAX_SHOWN_CHARS = 60
 """Characters of a value in a report."""
 

@@ -140,7 +140,8 @@ def build_report(
     first, *others = tallies
     for tally in others:
         first.merge(tally)
-    figures = first.build_figures(inputs.labels, partial=partial)
+    compiled = [inputs.policy, *filter(None, [inputs.baseline])]
+    figures = first.build_figures(compiled, inputs.labels, partial=partial)
     figures.traces.named_files = len(job.files)
     return figures
 

@@ -32,7 +32,7 @@ class LineShard:
         self.bytes_read = 0
         self.has_several_sessions = False
         self._first_session: str | None = None
-        self._last_assignment = ("", -1)
+        self._last_assignment: tuple[str | None, int] = (None, 0)
         self._swept_line = 0
         self.is_whole = count == 1
         self._count = count
@@ -44,7 +44,7 @@ class LineShard:
         self.line = 0
         self.has_several_sessions = False
         self._first_session = None
-        self._last_assignment = ("", -1)
+        self._last_assignment = (None, 0)
         self._swept_line = 0
         self._children.clear()
 
@@ -64,7 +64,7 @@ class LineShard:
         last, worker = self._last_assignment
         if session == last and not head.parent:
             return worker  # most lines follow a line of the same session
-        self._last_assignment = ("", -1)
+        self._last_assignment = (None, 0)
         if session != self._first_session:
             self.has_several_sessions = self._first_session is not None
             self._first_session = self._first_session or session

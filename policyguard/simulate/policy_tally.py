@@ -51,7 +51,9 @@ class PolicyTally:
             rule.sessions += 1
             rule.succeeded += success is True
             rule.failed += success is False
-            rule.first += fired == (replay.first_rule, replay.first_effect, False)
+            if fired == (replay.first_rule, replay.first_effect, False):
+                rule.first += 1
+                rule.first_succeeded += success is True
         for name, (error, count) in replay.eval_errors.items():
             self._add_error(order, EvalErrorFigures(name, error, count))
         if not calls:
@@ -73,7 +75,7 @@ class PolicyTally:
         self._effects.update(other._effects)
         for fired, more in other._rules.items():
             rule = self._rules.setdefault(fired, _rule_figures(fired))
-            for name in ("hits", "sessions", "first", "succeeded", "failed"):
+            for name in ("hits", "sessions", "first", "first_succeeded", "succeeded", "failed"):
                 setattr(rule, name, getattr(rule, name) + getattr(more, name))
         for order, error in other._errors.values():
             self._add_error(order, error)

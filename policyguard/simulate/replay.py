@@ -65,11 +65,8 @@ class Replay:
         shard: LineShard | None = None,
     ) -> None:
         report_size = report_size or ReportSize()
-        policies = [
-            ReplayedPolicy(policy, observe=observe)
-            for policy in (compiled, baseline)
-            if policy is not None
-        ]
+        self._compiled = [policy for policy in (compiled, baseline) if policy is not None]
+        policies = [ReplayedPolicy(policy, observe=observe) for policy in self._compiled]
         own_entries = find_own_entries(compiled)
         self._tools = ToolUsage(own_entries)
         self.tally = Tally([policy.policy for policy in policies], report_size, own_entries)
@@ -128,7 +125,7 @@ class Replay:
     def finish(self, *, partial: bool = False) -> Figures:
         """Stop, and return the figures. `partial`: not everything was read."""
         self.stop()
-        return self.tally.build_figures(self._labels, partial=partial)
+        return self.tally.build_figures(self._compiled, self._labels, partial=partial)
 
     def stop(self) -> Tally:
         """Close and count the open sessions, and return the tally."""

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from policyguard.compiler import CompiledPolicy
 from policyguard.report.replay.figures import (
     BaselineFigures,
     CallFigures,
@@ -24,6 +25,7 @@ from policyguard.report.replay.figures import (
     TraceFigures,
     UnfiredEntry,
 )
+from policyguard.simulate.entry_sources import add_sources
 from policyguard.simulate.error_kinds import ErrorKinds, ReadOrder
 from policyguard.simulate.labels import Labels
 from policyguard.simulate.policy_tally import PolicyTally, share
@@ -138,8 +140,10 @@ class Tally:
         self._refused.merge(other._refused)
         self._allowed.merge(other._allowed)
 
-    def build_figures(self, labels: Labels | None, *, partial: bool) -> Figures:
-        """Return the figures of the report."""
+    def build_figures(
+        self, compiled: Sequence[CompiledPolicy], labels: Labels | None, *, partial: bool
+    ) -> Figures:
+        """Return the figures of the report. `compiled`: the policy, and the baseline if any."""
         total = self._with_calls
         first, *others = self._policies
         traces = msgspec.structs.replace(
@@ -183,6 +187,8 @@ class Tally:
                 later=self._changes["later"],
                 unknown=self._changes["unknown"],
             )
+            add_sources(figures.baseline.rules, compiled[1])
+        add_sources(figures.rules, compiled[0])
         return figures
 
     def _list_sessions(self) -> list[RunFigures]:

@@ -18,7 +18,7 @@ CALLS_BEFORE = 20
 CALLS_AFTER = 30
 """Calls shown from the first divergence on."""
 EXCERPT_CHARS = 240
-"""Characters shown of arguments, messages and errors."""
+"""Characters shown of arguments, messages, results and errors."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -38,6 +38,7 @@ class TimelineCall:
         "_error",
         "_index",
         "_recorded",
+        "_result",
         "_signature",
         "_tool",
     )
@@ -59,15 +60,18 @@ class TimelineCall:
         self._args = None if event.args is None else _encode_args(event.args)
         self._recorded: RecordedOutcome = "none" if event.__class__ is Admitted else "refused"
         self._error: str | None = None
+        self._result: str | None = None
         self._signature: str | None = None
 
     def add_result(self, event: Completed, outcome: Outcome) -> None:
         """Add the recorded result."""
+        self._result = excerpt(event.text)
         if event.provenance == "unknown" or outcome.state == "cancelled":
             self._recorded = "unknown"
         elif outcome.ok:
             self._recorded = "ok"
         else:
+            self._result = None
             self._recorded = "failed" if event.provenance == "explicit" else "failed (inferred)"
             self._error = excerpt(event.error if event.error is not None else event.text)
             self._signature = outcome.signature or None
@@ -89,6 +93,7 @@ class TimelineCall:
             counterfactual=self._counterfactual,
             error=self._error,
             signature=self._signature,
+            result=self._result,
             baseline=others[0].effect if others else None,
             baseline_rule=others[0].rule if others else None,
         )

@@ -51,3 +51,13 @@ def test_each_mutant_changes_one_place_and_is_python(tmp_path: Path) -> None:
     assert {one.function for one in found} == {"", "Counter.add"}
     for one in found:
         ast.parse(one.apply(SOURCE.encode()))
+
+
+def test_what_runs_at_import_affects_its_function_class_or_module(tmp_path: Path) -> None:
+    file = tmp_path / "counter.py"
+    file.write_text(SOURCE + "\n\nclass Settings:\n    a = 1\n    b = 2\n", "utf-8")
+    affected = {one.replacement: one.affected_lines for one in find_mutants(tmp_path, file)}
+    assert affected["4"] == (1, 20)
+    assert affected["True"] == (9, 15)
+    assert affected["2"] == affected["3"] == (18, 20)
+    assert affected["self.total -= n"] == (13, 13)

@@ -332,6 +332,11 @@ class TestFunctions:
             program(x=True)
         assert caught.value.kind == "no-such-overload"
 
+    def test_a_record_is_accepted_where_any_map_is(self) -> None:
+        count = Function("count", None, (cel.map_of(STRING, DYN),), INT, len)
+        declarations = Declarations({"x": record({"a": INT}, name="x")}, functions=[count])
+        assert cel.compile("count(x)", declarations)(x={"a": 1}) == 1
+
     def test_a_literal_argument_is_checked_and_prepared_once(self) -> None:
         prepared: list[str] = []
 
@@ -401,6 +406,23 @@ def test_without_checking_undeclared_names_fail_at_run_time() -> None:
         cel.compile("nothing", declarations, check=False)()
     assert caught.value.kind == "undeclared-reference"
     assert cel.compile("x == 'a'", declarations, check=False)(x=1) is False
+
+
+@pytest.mark.parametrize("source", ["1.5 + x", "x + 1.5", "1.5 * x", "x - 1.5"])
+def test_numbers_of_unknown_types_are_not_mixed(source: str) -> None:
+    program = cel.compile(source, Declarations({"x": DYN}))
+    assert isinstance(program(x=2.5), float)
+    with pytest.raises(cel.CelEvaluationError) as caught:
+        program(x=2)
+    assert caught.value.kind == "no-such-overload"
+
+
+@pytest.mark.parametrize("source", ["'a'.x", "[1].x", "(1.5).x", "null.x"])
+def test_without_checking_fields_of_literals_fail_at_run_time(source: str) -> None:
+    program = cel.compile(source, Declarations({}), check=False)  # Python would warn of a subscript
+    with pytest.raises(cel.CelEvaluationError) as caught:
+        program()
+    assert caught.value.kind == "no-such-overload"
 
 
 def test_names_in_a_container() -> None:

@@ -298,6 +298,15 @@ def test_anything_but_one_plain_address_is_an_error(address: str) -> None:
         urls.email_domain(address)
 
 
+@pytest.mark.parametrize("dot", ["", "."])
+def test_a_host_has_253_characters_at_most(dot: str) -> None:
+    longest = ".".join(["a" * 63] * 3 + ["a" * 61])
+    assert len(longest) == 253
+    assert normalize_host(longest + dot) == longest
+    with pytest.raises(HostError, match="not a valid host"):
+        normalize_host(f"{longest}a{dot}")
+
+
 @given(st.text(max_size=30) | st.from_regex(r"https?://[^/]{0,20}", fullmatch=True))
 def test_any_text_is_a_host_or_an_error(text: str) -> None:
     for function in (urls.url_host, urls.is_private_url, urls.email_domain):

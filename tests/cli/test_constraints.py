@@ -15,6 +15,7 @@ from policyguard.model.constraint import Constraint
 from policyguard.store import constraint_records
 from policyguard.store.protocol import Caps
 from policyguard.store.sqlite.store import SqliteStore
+from tests.terminal import run_at_terminal
 
 POLICY = """
 policyguard: 1
@@ -58,6 +59,27 @@ def test_list_and_show(store: Path) -> None:
     assert (
         json.loads(_run(store, "show", _ids(store)["build"], "--format", "json").stdout)["count"]
         == 1
+    )
+
+
+def test_show_says_which_call_failed(tmp_path: Path, store: Path) -> None:
+    shown = _run(store, "show", _ids(store)["train"]).stdout
+    assert "  train\n    arguments are not in the journal; `journal: {args: keep}`" in shown
+    (tmp_path / "policy.yaml").write_text(f"{POLICY}journal: {{args: keep, results: keep}}\n")
+    kept = tmp_path / "kept" / "store.db"
+    session = Guard.load(tmp_path / "policy.yaml", store=kept).session("s", project="shop")
+    session.record(session.check("build", {"n": 1}), error="wrong way")
+    shown = _run(kept, "show", _ids(kept)["build"]).stdout
+    assert '  build\n    arguments {"n":1}\n    agent failure: wrong way\n' in shown
+
+
+def test_list_names_the_next_step_only_at_a_terminal(store: Path) -> None:
+    _, shown = run_at_terminal("constraints", "list", "--store", store)
+    assert "next  `policyguard constraints explain ID` shows" in shown
+    assert "next" not in _run(store, "list").output
+    assert (
+        "next"
+        not in run_at_terminal("constraints", "list", "--store", store, "--format", "json")[1]
     )
 
 

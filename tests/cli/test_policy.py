@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,41 @@ def test_json_has_every_scalar_with_its_place() -> None:
 
 
 @pytest.mark.usefixtures("layers")
+def test_sections_and_own_values_can_be_chosen() -> None:
+    shown = run("show", "top.yaml", "--section", "limits", "--section", "budgets").stdout
+    limits = "limits:\n  default:\n    repeat: {max: 2, window: 20}"
+    assert shown.startswith(limits)
+    assert [line for line in shown.splitlines() if line[0] != " "] == ["limits:", "budgets:"]
+    Path("own.yaml").write_text(
+        "policyguard: 1\nname: own\nextends: [core]\n"
+        "limits: {default: {repeat: {max: 9}}}\n"
+        "signatures:\n  - {id: teapot, pattern: teapot}\n"
+    )
+    shown = run("show", "own.yaml", "--own").stdout
+    assert re.sub(r" +# own\.yaml:\d", "", shown) == (
+        "policyguard: 1\nname: own\nsignatures: [{id: teapot, pattern: teapot}]\n"
+        "limits:\n  default:\n    repeat: {max: 9}\n"
+    )
+    settings = json.loads(
+        run("show", "own.yaml", "--own", "--section", "limits", "--format", "json").stdout
+    )["settings"]
+    assert [(one["path"], one["value"]) for one in settings] == [
+        (["limits", "default", "repeat", "max"], 9)
+    ]
+
+
+@pytest.mark.usefixtures("layers")
+def test_a_choice_that_shows_nothing_says_so() -> None:
+    unknown = run("show", "top.yaml", "--section", "limit")
+    assert (unknown.exit_code, unknown.stdout) == (2, "")
+    assert "no section `limit`; did you mean `limits`?" in unknown.stderr
+    assert "it has budgets, limits, lists," in run("show", "top.yaml", "--section", "xyz").stderr
+    nothing = run("show", "core", "--own")
+    assert nothing.exit_code == 0
+    assert "your own files set nothing here; leave out --own" in nothing.stderr
+
+
+@pytest.mark.usefixtures("layers")
 def test_a_param_is_what_the_environment_makes_it() -> None:
     output = run("show", "top.yaml", env={"MOST": "7"}).stdout
     assert "(7 now, from MOST or the default)" in output
@@ -208,3 +244,35 @@ def test_a_difference_has_its_place_and_direction_in_each_format() -> None:
     row = "| <code>limits/default/repeat max</code> | <code>3</code> | <code>2</code> | tighter |"
     assert row in table
     assert run("diff", "top.yaml", "top.yaml", "--format", "json").stdout == "[]\n"
+
+
+@pytest.mark.usefixtures("layers")
+def test_long_values_are_blocks_to_read() -> None:
+    head = "policyguard: 1\nname: x\nextends: [./base.yaml]\n"
+    Path("short.yaml").write_text(head)
+    Path("long.yaml").write_text(
+        head + "rules:\n  no-push: {tools: [git_push], when: 'true', message: "
+        "do not push to the remote of a colleague; ask the user to do it}\n"
+        "  no-deletes:\n    tools: [bash, shell]\n    effect: ask\n    when: |\n"
+        "      call.args.command.contains('rm -rf')\n      || call.args.all\n"
+    )
+    added = """\
++ rules/no-deletes  (tighter, long.yaml:6)
+    tools: [bash, shell]
+    effect: ask
+    when: |
+      call.args.command.contains('rm -rf')
+      || call.args.all
+"""
+    changed = """\
+~ rules/no-push
+    message:  (long.yaml:5)
+      - do not push
+      + do not push to the remote of a colleague; ask the user to do it
+"""
+    text = run("diff", "short.yaml", "long.yaml").stdout
+    assert added in text
+    assert changed in text
+    backwards = run("diff", "long.yaml", "short.yaml").stdout
+    assert added.replace("+ rules", "- rules").replace("tighter", "looser") in backwards
+    assert "lines" not in run("diff", "short.yaml", "long.yaml", "--format", "json").stdout

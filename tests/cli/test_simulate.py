@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import subprocess
-import sys
+import re
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from policyguard.cli import main
+from tests.terminal import run_at_terminal
 
 DEMO = Path(__file__).parents[2] / "docs" / "demo"
 
@@ -290,26 +290,39 @@ def _once(fifo: Path) -> None:
 
 @pytest.mark.parametrize("plain", [False, True])
 def test_at_a_terminal_there_are_colours_and_a_progress_bar(plain: bool) -> None:
-    pty = pytest.importorskip("pty", reason="needs a pseudo-terminal")
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
-    environment.pop("NO_COLOR", None)
-    if plain:
-        environment["NO_COLOR"] = "1"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "policyguard", "simulate", DEMO / "trace.jsonl", "--policy", POLICY],
-        stdout=theirs, stderr=theirs, env=environment, cwd=DEMO.parents[1],
-    )  # fmt: skip
-    os.close(theirs)
-    shown = b""
-    with contextlib.suppress(OSError):  # on Linux the end of a terminal is an error
-        while data := os.read(ours, 65536):
-            shown += data
-    os.close(ours)
-    assert process.wait() == 0
-    text = shown.decode()
+    chosen = {"NO_COLOR": "1"} if plain else {}
+    code, text = run_at_terminal(
+        "simulate", DEMO / "trace.jsonl", "--policy", POLICY, columns=120, **chosen
+    )
+    assert code == 0
     assert "replaying" in text
     assert "events" in text
     report = text[text.index("policy demo") :]
     assert ("\x1b[33m" in report or "\x1b[36m" in report) is not plain
     assert ("█" in report) is not plain
+
+
+def test_at_80_columns_the_last_screen_shows_the_result_and_the_next_step(tmp_path: Path) -> None:
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text('{"session": "forgetful-reader", "success": true}\n')
+    options = ("--policy", POLICY, "--labels", labels)
+    _, shown = run_at_terminal("simulate", DEMO / "trace.jsonl", *options)
+    report = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown[shown.index("policy demo") :])
+    lines = report.rstrip("\n").split("\n")
+    assert max(map(len, lines)) <= 80
+    last = " ".join(" ".join(lines[-22:]).split())
+    sentence = (
+        "result This policy would have refused a call in 1 of 3 successful sessions: "
+        "1 by limits/default/repeat."
+    )
+    assert sentence in last
+    assert "next see the refused calls with `--format html -o report.html`; then" in last
+    assert sentence in " ".join(" ".join(lines[:8]).split())
+    assert "next" not in _run(DEMO / "trace.jsonl", *options).output
+
+
+def test_a_report_says_when_it_was_made_and_how_long_that_took() -> None:
+    before = datetime.now(UTC).replace(microsecond=0)
+    report = _json(DEMO / "trace.jsonl", "--policy", POLICY)
+    assert before <= datetime.fromisoformat(report["created_at"]) <= datetime.now(UTC)
+    assert 0 < report["elapsed_s"] < 60

@@ -64,3 +64,26 @@ def test_signature_can_disable_learning(tmp_path: Path) -> None:
     for _ in range(4):
         session.record(session.check("a", {}), error="lost")
     assert session.check("a", {}).allowed
+
+
+@pytest.mark.parametrize(
+    ("base", "own", "learned"),
+    [
+        ("{}", "corroborate: 2", False),
+        ("{count_by: call.tool}", "corroborate: 2", True),
+        ("{count_by: call.tool}", "corroborate: 2, ban: call", True),
+        ("{key: call.tool}", "corroborate: 2", True),
+        ("{key: call.tool}", "corroborate: 2, ban: call", False),
+        ("{}", "corroborate: 2, count_by: call.tool", True),
+    ],
+)
+def test_only_what_bans_and_counts_single_calls_compares_errors(
+    base: str, own: str, learned: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "policy.yaml"
+    text = LOST.replace("LEARN", own).replace("learn: {}", f"learn: {base}")
+    file.write_text(f"policyguard: 1\nname: x\n{text}")
+    session = Guard.load(file).session("s")
+    for error in ("lost here", "lost elsewhere"):
+        session.record(session.check("a", {}), error=error)
+    assert session.check("a", {}).allowed is not learned

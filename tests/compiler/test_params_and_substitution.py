@@ -93,6 +93,11 @@ def test_invalid_environment_value_is_an_error(param, given):
     assert result.policy.params == {}
 
 
+def test_invalid_environment_value_is_told_the_unit():
+    (found,) = read("params: {p: {default: 5s, env: P, unit: ms}}", P="soon").diagnostics
+    assert found.help == "a bare number is in `ms`"
+
+
 def test_no_limit_is_clamped():
     """Values without bounds are not limited."""
     result = read("budgets: {b: {calls: 999999999M, within: 99999d}}\nbounds: {sessions: 999M}")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import product
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from policyguard.compiler.build.selectors import compile_glob, globs_overlap
+from policyguard.compiler.build.selectors import compile_glob, globs_overlap, tool_globs_overlap
 
 GLOBS = st.text("ab*?", max_size=4)
 NAMES = ["".join(letters) for size in range(9) for letters in product("ab", repeat=size)]
@@ -25,3 +26,20 @@ def test_globs_overlap_if_and_only_if_a_name_matches_both(one, other):
 def test_long_globs_are_fast():
     assert not globs_overlap("*a" * 120 + "b", "*a" * 120 + "c")
     assert globs_overlap("*a" * 120 + "*", "*b" * 120 + "*")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "overlap"),
+    [
+        ("read", "read", True),
+        ("read", "re*", True),
+        ("read", "mcp__fs__read", True),
+        ("re*", "mcp__fs__read", True),
+        ("write", "mcp__fs__read", False),
+        ("mcp__fs__*", "mcp__fs__read", True),
+        ("mcp__git__read", "mcp__fs__read", False),
+    ],
+)
+def test_globs_overlap_where_one_tool_may_match_both(one: str, other: str, overlap: bool) -> None:
+    assert tool_globs_overlap(one, other) is overlap
+    assert tool_globs_overlap(other, one) is overlap

@@ -207,6 +207,7 @@ BROKEN: list[tuple[str, str, tuple[int, int]]] = [
     ('{"tools":\n [3]}', "tools/form", (2, 3)),
     ('{"tools":\n [{"inputSchema": {}}]}', "tools/form", (2, 3)),
     ('[{"type": "function"}]', "tools/form", (1, 2)),
+    ('[{"name": ""}]', "tools/form", (1, 2)),
     ('{"tools": [{"name": "a"}],\n "nextCursor": "b"}', "tools/incomplete", (2, 2)),
     ('{"tools": [{"name": "a", "inputSchema": []}]}', "tools/malformed", (1, 41)),
     ('[{"name": "a", "parameters": {"type": "strin"}}]', "tools/malformed", (1, 39)),

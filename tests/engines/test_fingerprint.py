@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import time
 from typing import Any
 
 import msgspec
@@ -228,6 +227,8 @@ def shared_lists(levels: int) -> Any:
 class OddList(list):  # type: ignore[type-arg]
     """A list that is not of Python's own type, and so is converted."""
 
+    __repr__ = object.__repr__  # pytest would show all of it, which never ends
+
 
 @pytest.mark.parametrize("settings", [{}, {"fold": ("*",)}, {"tolerance": {"*": 0.1}}])
 @pytest.mark.parametrize(
@@ -240,10 +241,8 @@ class OddList(list):  # type: ignore[type-arg]
     ],
 )
 def test_what_is_too_large_is_not_read(args: dict[str, Any], settings: dict[str, Any]) -> None:
-    started = time.process_time()
     with pytest.raises(NotJsonError, match="larger than 1048576 bytes"):
         fingerprinter_with(depth=64, **settings).fingerprint_call("t", "", args)
-    assert time.process_time() - started < 8
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from policyguard import Guard
 from policyguard.compiler import CompiledPolicy, compile_policy
 from policyguard.compiler.check.examples import prepare_example
 from policyguard.model.entry import Example
@@ -78,3 +79,15 @@ def test_tools_with_the_same_rules_share_their_prefilter(policy: CompiledPolicy)
     )
     assert first is second
     assert first is not other
+
+
+def test_counts_of_the_least_recently_called_tools_go_first(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "policyguard: 1\nname: p\nbounds: {plans: 2}\n"
+        "rules: {often: {tools: [a], when: session.count('a') >= 2}}\n"
+    )
+    session = Guard.load(file).session("s")
+    for tool in ("a", "b", "a", "c"):
+        assert session.check(tool, {}).allowed
+    assert not session.check("a", {}).allowed

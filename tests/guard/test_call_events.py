@@ -20,7 +20,7 @@ from policyguard.guard.replay import ReplaySession
 from policyguard.journal import line_template
 from policyguard.journal.chain import parse_link
 from policyguard.journal.verify import verify
-from policyguard.model.event import Admitted, Completed, Event
+from policyguard.model.event import Admitted, Completed, Event, Refused
 from policyguard.store.memory.store import MemoryStore
 from tests.examples import examples
 from tests.journal.setup import BEGIN, CAPS, SECOND
@@ -327,3 +327,19 @@ def test_listener_receives_events_while_subscribed() -> None:
         call(2)
         assert [type(event) for event in events] == [Admitted, Completed]
         assert len(read_lines(guard, "s")) == 7
+
+
+def test_refused_call_counts_as_an_attempt_for_budgets_whose_thresholds_need_it(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "policyguard: 1\nname: p\nrules: {no: {tools: [no]}}\n"
+        "budgets: {plain: {calls: 9}, halting: {calls: 9, halt_at: 12}, "
+        "sum: {sum: call.args.n, max: 9, ask_at: 8}}\n"
+    )
+    guard = Guard.load(file)
+    refused: list[Refused] = []
+    guard.on(refused.append, Refused)
+    guard.session("s").check("no", {"n": 1})
+    assert [one.budget for one in refused[0].attempt_charges] == ["budgets/halting"]

@@ -20,6 +20,7 @@ from policyguard.guard.clock import HostClock, SteadyClock, SystemClock
 from policyguard.guard.replay import ReplayGuard
 from policyguard.guard.session import Session
 from policyguard.model.event import Admitted, Completed, Event, Refused, SessionStarted
+from policyguard.store.boot import read_boot_id, read_time_id
 from policyguard.store.protocol import Store
 
 SECOND = 10**9
@@ -208,6 +209,19 @@ def test_time_goes_on_from_a_time_ahead_that_the_host_gave(
     assert session.check("x").allowed
 
 
+def test_a_time_in_the_past_does_not_move_time_back(tmp_path: Path, machine: Machine) -> None:
+    guard = load(tmp_path, WINDOW)
+    times: list[int | None] = []
+    guard.on(lambda event: times.append(event.at), Admitted)
+    session = guard.session("s")
+    session.check("x", at=EVENING + DAY)
+    session.preview("x", at=EVENING)
+    session.check("x", at=EVENING - DAY)
+    machine.wait(2 * HOUR)
+    session.check("x")
+    assert times[-1] == EVENING + DAY + 2 * HOUR
+
+
 def test_preview_does_not_move_time(tmp_path: Path, machine: Machine) -> None:
     session = load(tmp_path, WINDOW).session("s")
     session.preview("x", at=EVENING + DAY)
@@ -330,3 +344,10 @@ def test_time_goes_on_after_a_boot_with_a_clock_set_back(tmp_path: Path, machine
     assert not is_allowed(session)
     machine.wait(2 * MINUTE)
     assert is_allowed(session)
+
+
+@pytest.mark.skipif(not read_boot_id(), reason="the system names no boot")
+def test_time_is_counted_from_a_boot_and_a_namespace() -> None:
+    boot, namespace = read_time_id().split(" ", 1)
+    assert boot == read_boot_id()
+    assert namespace.startswith("time:")

@@ -362,6 +362,8 @@ def test_invalid_snapshots_are_rejected(tmp_path: Path) -> None:
     other.session("open")
     with pytest.raises(ValueError, match="before its first session"):
         other.restore(snapshot)
+    with pytest.raises(ValueError, match="into a guard without a store"):
+        _guard(tmp_path).restore(snapshot)
 
 
 @settings(max_examples=examples(25), deadline=None)

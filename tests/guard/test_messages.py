@@ -158,5 +158,12 @@ def test_placeholders_work_without_expressions(tmp_path: Path) -> None:
         "classify: {shell: {arguments: [cmd]}, targets: [path]}\n"
         'rules: {r: {tools: [x], message: "{call.command} on {call.targets}: {call.strings}"}}\n'
     )
-    decision = Guard.load(file).session("s").check("x", {"cmd": "ls", "path": "a"})
-    assert 'ls on ["a"]: ["ls", "a"]' in decision.message
+    decision = Guard.load(file).session("s").check("x", {"cmd": "ls", "path": "ä"})
+    assert 'ls on ["ä"]: ["ls", "ä"]' in decision.message
+
+
+def test_a_limit_of_zero_has_nothing_used(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("policyguard: 1\nname: m\nlimits: {default: {failures: {max: 0}}}\n")
+    (violation,) = Guard.load(file).session("s").check("x").violations
+    assert (violation.used, violation.limit) == (0, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,6 +69,28 @@ def test_admitted_state_change_ends_a_repetition(guard: ReplayGuard) -> None:
             session.record(Completed("s", number * SECOND, event.call, text="x"))
         assert session.preview(_call(3, "list")).allowed is state_changing
         session.apply(SessionEnded("s", 4 * SECOND))
+
+
+@pytest.mark.parametrize(
+    ("result", "ok"),
+    [
+        ({"text": "x"}, True),
+        ({"error": "x"}, False),
+        ({"text": "x", "exit_code": 1}, False),
+        ({"text": "x", "status": 500}, False),
+        ({"ok": True, "text": "x", "exit_code": 1}, True),
+        ({"ok": True, "text": "x", "status": 500}, True),
+        ({"ok": False, "text": "x", "exit_code": 0}, False),
+    ],
+)
+def test_result_fails_as_it_says_or_else_by_its_codes(
+    guard: ReplayGuard, result: dict[str, Any], ok: bool
+) -> None:
+    session = _start(guard)
+    session.check(_call(1))
+    recorded = session.record(Completed("s", 2 * SECOND, "c1", **result))
+    assert recorded.outcome is not None
+    assert recorded.outcome.ok is ok
 
 
 def test_no_limit_can_fire_on_a_new_call(guard: ReplayGuard) -> None:

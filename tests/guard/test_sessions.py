@@ -360,7 +360,7 @@ def test_tags_are_checked_when_a_session_starts(tmp_path: Path) -> None:
 
 def test_unknown_budget_or_unneeded_approval_is_an_error(tmp_path: Path) -> None:
     session = _guard(tmp_path).session("a")
-    with pytest.raises(KeyError, match="no budget `x`"):
+    with pytest.raises(KeyError, match="no budget `x` in this policy; it has: none"):
         session.grant("x", 1, by="me")
     with pytest.raises(ValueError, match="does not need an approval"):
         session.approve(session.check("x"), by="me")

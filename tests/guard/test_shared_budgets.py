@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -325,6 +326,16 @@ def test_window_is_shared(tmp_path: Path) -> None:
     assert count_allowed(one) == 4
     workspace.clock.now += 30 * SECOND
     assert count_allowed(two) == 6
+
+
+def test_charges_of_others_are_read_while_the_store_is_locked(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path, "budgets: {b: {calls: 1000, per: project, within: 1h}}")
+    one, two = workspace.session("one"), workspace.session("two")
+    assert [count_allowed(session, max_calls=5) for session in (one, two, one)] == [5, 5, 5]
+    with closing(sqlite3.connect(workspace.store, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        forget_others(two)
+        assert two.check("tool", {"n": "more"}).allowed
 
 
 def test_time_budget_starts_with_the_first_call_in_the_scope(tmp_path: Path) -> None:

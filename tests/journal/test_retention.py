@@ -108,6 +108,18 @@ def test_a_journal_that_was_edited_is_never_deleted(tmp_path: Path) -> None:
     assert verify([setup.folder], anchors=setup.anchors).has_failed
 
 
+def test_a_broken_line_without_an_anchor_is_never_deleted(tmp_path: Path) -> None:
+    setup = JournalSetup(tmp_path)
+    write_closed(setup, "a")
+    file = setup.journal.path_of("a")
+    lines = setup.lines("a")
+    file.write_bytes(lines[0] + lines[1].replace(b'"at":1', b'"at":2'))
+    setup.anchors.delete("a")
+    result = prune(setup, before=BEGIN * 3)
+    assert result.deleted == ()
+    assert "line 2" in str(result.kept[0])
+
+
 def test_the_hashed_time_decides_over_the_anchored_one(tmp_path: Path) -> None:
     setup = JournalSetup(tmp_path)
     write_closed(setup, "a")
@@ -135,6 +147,29 @@ def test_a_journal_of_one_line_is_as_old_as_that(tmp_path: Path) -> None:
     setup.anchors.delete("a")
     setup.restart()
     assert prune(setup, before=BEGIN + 1).deleted == (setup.journal.path_of("a"),)
+
+
+def test_a_file_without_times_does_not_age(tmp_path: Path) -> None:
+    setup = JournalSetup(tmp_path)
+    (setup.folder / f"x-{'0' * 32}.jsonl").write_text("{}\n")
+    assert prune(setup, before=BEGIN) == PruneResult((), ())
+
+
+def test_a_pruned_journal_that_comes_back_cut_has_lost_its_anchor(tmp_path: Path) -> None:
+    key = b"k" * 32
+    setup = JournalSetup(tmp_path, key=key)
+    setup.write(SessionStarted("a", BEGIN), *run("a")[1:])
+    file, content = setup.journal.path_of("a"), setup.journal.path_of("a").read_bytes()
+    assert prune(setup, before=BEGIN + DAY, key=key).deleted == (file,)
+
+    def codes() -> list[str]:
+        found = verify([setup.folder], anchors=setup.anchors, key=key).findings
+        return [finding.code for finding in found]
+
+    file.write_bytes(content)  # as if the process had died before it deleted the file
+    assert codes() == ["journal/no-anchor", "journal/pruned"]
+    file.write_bytes(b"".join(content.splitlines(keepends=True)[:3]))
+    assert codes() == ["journal/lost-anchor", "journal/pruned"]
 
 
 def test_keyed_journals_need_their_key(tmp_path: Path) -> None:

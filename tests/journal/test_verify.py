@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from policyguard.journal.anchor_export import anchor_lines, read_anchors
-from policyguard.journal.chain import Chain, Hasher
-from policyguard.journal.errors import AlteredError
+from policyguard.journal.chain import Chain, Hasher, read_key
+from policyguard.journal.errors import AlteredError, JournalError
 from policyguard.journal.findings import CODES
 from policyguard.journal.format import encode
 from policyguard.journal.verify import VerifyResult, verify
@@ -494,3 +494,16 @@ def test_each_code_is_found_somewhere_above() -> None:
         "journal/pruned",
         "journal/empty",
     ]
+
+
+@pytest.mark.parametrize(
+    ("size", "is_key"), [(15, False), (16, True), (65_536, True), (65_537, False)]
+)
+def test_a_key_has_16_to_65536_bytes(tmp_path: Path, size: int, is_key: bool) -> None:
+    file = tmp_path / "key"
+    file.write_bytes(bytes(size))
+    if is_key:
+        assert read_key(file) == bytes(size)
+    else:
+        with pytest.raises(JournalError, match="but a key has 16 to 65,536"):
+            read_key(file)

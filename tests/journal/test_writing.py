@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from policyguard.journal.errors import JournalError
 from policyguard.journal.folder import SUFFIX, file_name, is_journal_name
 from policyguard.journal.format import decode
+from policyguard.journal.show import read_lines
 from policyguard.model.event import (
     Admitted,
     Completed,
@@ -317,3 +318,11 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(setup.journal.path_of("s"))
     with pytest.raises(JournalError, match=r"is not a regular file; move it away"):
         list(setup.journal.read_events("s"))
+
+
+def test_a_torn_line_is_followed_as_it_is_repaired(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    file.write_bytes(b"one\ntw")
+    contents = iter([b"one\ntwo\n", b"one\ntwo\nthree\n"])
+    lines = read_lines(file, lambda: file.write_bytes(next(contents)))
+    assert [next(lines) for _ in range(3)] == [b"one", b"two", b"three"]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from policyguard import Guard
 from policyguard.compiler import CompiledPolicy, compile_policy
-from policyguard.learned.constraint_set import MAX_POINTS, ConstraintSet
+from policyguard.learned.constraint_set import MAX_POINTS, MAX_SOURCES, ConstraintSet
 from policyguard.learned.learn_settings import Decay, LearnSettings
 from policyguard.learned.parameter_region import dominates
 from policyguard.model.constraint import Constraint, Direction, Evidence, Observation
@@ -139,6 +139,30 @@ def test_constraint_counts_what_taught_and_what_confirmed_it() -> None:
     assert [constraint.count for constraint in constraints] == [5]
 
 
+@pytest.mark.parametrize(("at", "confirmed_at"), [(9, 9), (None, 5)])
+def test_constraint_is_confirmed_when_its_failure_returns(
+    at: int | None, confirmed_at: int
+) -> None:
+    constraints, config = _constraint_set(), _learn_settings(1)
+    _learn(constraints, config, [_failure("call:a")], at=5)
+    _learn(constraints, config, [_failure("call:a")], at=at)
+    (constraint,) = constraints
+    assert (constraint.learned_at, constraint.confirmed_at) == (5, confirmed_at)
+
+
+def test_constraint_names_the_first_calls_that_taught_it() -> None:
+    constraints = _constraint_set()
+    _learn(constraints, _learn_settings(MAX_SOURCES + 2), [_failure()] * (MAX_SOURCES + 2))
+    (constraint,) = constraints
+    assert constraint.taught_by == tuple(f"s/c{number}" for number in range(MAX_SOURCES))
+
+
+def test_constraint_on_parameters_has_a_kind_of_its_own() -> None:
+    constraints = _constraint_set()
+    _learn(constraints, _learn_settings(), [_failure("call:a"), _failure(point={"depth": 3})])
+    assert [one.kind for one in constraints] == ["banned_strategy", "parameter_ban"]
+
+
 def test_redundant_point_makes_room_for_one_that_bans_more() -> None:
     constraints, config = _constraint_set(), _learn_settings(1, "up")
     last = {"depth": 2 * MAX_POINTS, "width": 0}
@@ -164,6 +188,16 @@ def test_failures_of_one_batch_count_once(size: int, corroborate: int, data: st.
     _learn(constraints, _learn_settings(corroborate, "up"), batch)
     assert not len(constraints)
     assert [evidence.count for evidence in _evidence(constraints)] == [1]
+
+
+@pytest.mark.parametrize("same_error", [False, True])
+def test_another_error_restarts_the_count_where_errors_are_compared(same_error: bool) -> None:
+    config = msgspec.structs.replace(_learn_settings(2), same_error=same_error)
+    constraints = _constraint_set()
+    _learn(constraints, config, [_failure("call:a", error_fingerprint=one) for one in "xy"])
+    assert len(constraints) == (0 if same_error else 1)
+    _learn(constraints, config, [_failure("call:a", error_fingerprint="y")])
+    assert len(constraints) == 1
 
 
 def test_batch_ids_are_per_session() -> None:
@@ -273,6 +307,15 @@ def _points(constraints: ConstraintSet) -> list[dict[str, int]]:
     for one in (*constraints, *constraints.evidence()):
         points += one.points
     return points
+
+
+def test_success_outside_the_region_changes_nothing() -> None:
+    constraints, config = _constraint_set(), _learn_settings(1, "up")
+    _learn(constraints, config, [_failure(point={"depth": 10})] * 3)
+    constraints.changed_ids.clear()
+    _learn(constraints, config, [_success(point={"depth": 9})])
+    assert [one.count for one in constraints] == [3]
+    assert not constraints.changed_ids
 
 
 @settings(deadline=None)
@@ -431,6 +474,53 @@ def test_stored_evidence_is_capped() -> None:
         "call:8",
         "call:9",
     ]
+
+
+def test_latest_revoked_ids_are_remembered() -> None:
+    constraints = _constraint_set(max_constraints=3)
+    for number in range(5):
+        constraints.revoke(f"k{number}")
+    assert constraints.revoked() == ("k2", "k3", "k4")
+
+
+@pytest.mark.parametrize(
+    ("began_at", "at", "expected"),
+    [(5, 14, True), (5, 15, False), (None, 15, True), (5, None, True), (None, None, True)],
+)
+def test_probe_of_unknown_age_is_under_way(
+    began_at: int | None, at: int | None, expected: bool
+) -> None:
+    constraints = _constraint_set()
+    assert not constraints.is_probing("k", at, 10)
+    constraints.begin_probe("k", began_at)
+    assert constraints.is_probing("k", at, 10) is expected
+
+
+def test_faded_constraint_admits_one_probe_at_a_time() -> None:
+    decay = Decay(half_life=10, lifetime=None, probe_below=0.5, forget_on_success=True)
+    constraints, config = _constraint_set(), _learn_settings(1, decay=decay)
+    (id_,) = _learn(constraints, config, [_failure("call:a")], at=0)
+
+    def check(at: int | None) -> tuple[bool, bool, float]:
+        constraint = constraints.constraints[id_]
+        found = constraints.check(constraint, config, {}, changed=False, at=at, probe_timeout=5)
+        return found.refused, found.probe, found.confidence
+
+    assert check(5)[:2] == (True, False)
+    assert check(10) == (False, True, 0.5)
+    constraints.begin_probe(id_, 10)
+    assert check(14)[:2] == (True, False)
+    assert check(15)[:2] == (False, True)
+    assert check(None) == (True, False, 1.0)
+
+
+def test_constraint_of_unknown_age_does_not_fade() -> None:
+    decay = Decay(half_life=10, lifetime=20, probe_below=0.5, forget_on_success=True)
+    constraints, config = _constraint_set(), _learn_settings(1, decay=decay)
+    _learn(constraints, config, [_failure("call:a")])
+    (constraint,) = constraints
+    found = constraints.check(constraint, config, {}, changed=False, at=99, probe_timeout=5)
+    assert (found.refused, found.confidence) == (True, 1.0)
 
 
 def test_new_keys_do_not_evict_learned_constraints() -> None:

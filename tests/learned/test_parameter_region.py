@@ -27,7 +27,17 @@ def test_numbers_are_covered_in_one_direction(direction: Direction, covered: set
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize(
-    ("failed", "other"), [("sgd", "adam"), (True, False), (True, 1), (None, "x"), ([1], [2])]
+    ("failed", "other"),
+    [
+        ("sgd", "adam"),
+        (True, False),
+        (True, 1),
+        (1, True),
+        (3, "x"),
+        ("x", 3),
+        (None, "x"),
+        ([1], [2]),
+    ],
 )
 def test_other_values_are_covered_only_where_they_are_equal(
     direction: Direction, failed: Any, other: Any

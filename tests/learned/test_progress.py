@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -45,6 +46,8 @@ def status_after_scores(settings: Progress, *scores: float | None) -> str:
         ("maximize", [6, 5, 4, 3], "plateau"),
         ("minimize", [None] * 9, "progressing"),
         ("minimize", [3, None, None, None, 3, 3], "progressing"),
+        ("minimize", [-sys.float_info.max, 3, 2, 1], "plateau"),
+        ("maximize", [sys.float_info.max, 1, 2, 3], "plateau"),
         ("minimize", [float("nan"), 3, 2, 1], "progressing"),
         ("minimize", [float("-inf"), 3, 2, 1], "progressing"),
         ("minimize", [3, float("nan"), float("nan"), float("nan")], "progressing"),

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policyguard.cli import main
+from policyguard.report.replay.assessment import assess_harm
 from policyguard.report.replay.figures import (
     CallFigures,
     Catch,
@@ -30,7 +31,6 @@ from policyguard.report.replay.figures import (
 )
 from policyguard.report.replay.html import render_html
 from policyguard.report.replay.html.element import document, element
-from policyguard.report.replay.html.summary import assess_harm
 from policyguard.simulate import ReportSize
 from tests.examples import examples
 from tests.report.sample import HOSTILE, LONG, figures
@@ -40,8 +40,8 @@ html5lib = pytest.importorskip("html5lib", reason="html5lib, a strict parser, is
 DEMO = Path(__file__).parents[2] / "docs" / "demo"
 FOREIGN = {
     *("args", "baseline_rule", "call", "digest", "error", "expression", "file", "first_message"),
-    *("first_rule", "first_tool", "id", "message", "name", "reason", "rule", "session"),
-    *("signature", "tool"),
+    *("first_rule", "first_tool", "id", "message", "name", "reason", "result", "rule", "session"),
+    *("signature", "source", "tool"),
 }
 """Fields whose text comes out of a recording or a policy."""
 
@@ -91,12 +91,12 @@ def _part(page: str, id_: str) -> str:
 def test_the_first_sentences_state_harm_and_confidence(
     harm: Harm, kind: str, says: list[str]
 ) -> None:
-    assessment = assess_harm(harm)
+    assessment = assess_harm(harm, [])
     assert assessment.kind == kind
     for words in says:
-        assert words in f"{assessment.sentence} {assessment.confidence}"
+        assert words in f"{assessment.text} {assessment.confidence}"
     page = render_html(Figures(PolicyFigures("p", "d" * 64, "enforce"), harm=harm))
-    assert _part(page, "summary").startswith(f"Summary {assessment.sentence}")
+    assert _part(page, "summary").startswith(f"Summary {assessment.text}")
 
 
 def test_shares_come_with_their_intervals_now_and_before(plain: Figures) -> None:
@@ -129,17 +129,59 @@ def test_entries_are_listed_with_their_earlier_hits_even_if_they_no_longer_fire(
     rows = _parsed(render_html(plain)).findall(".//*[@id='rules']//tbody/tr")
     changed = {_text(row[0]): [_text(cell) for cell in row[1:]] for row in rows}
     assert changed["rules/no-secrets"] == [
-        *("block", "2", "0", "2", "1", "1", "2"),
+        *("1", "block", "2", "0", "2", "1", "1", "2"),
         "33.3% 9.7% to 70.0%",
     ]
-    assert changed["rules/no-sending"] == ["block", "0", "2", "0", "0", "0", "0", "0.0%"]
+    assert changed["rules/no-sending"] == ["0", "block", "0", "2", "0", "0", "0", "0", "0.0%"]
     assert plain.baseline is not None
     was = [RuleFigures("rules/no-secrets", "block", 17, 3), RuleFigures("rules/stop", "ask", 5, 4)]
     baseline = msgspec.structs.replace(plain.baseline, rules=was)
     rules = _part(render_html(msgspec.structs.replace(plain, baseline=baseline)), "rules")
-    assert "rules/no-secrets block 2 17 2" in rules
-    assert "rules/stop halt 2 0 2" in rules
-    assert "rules/stop ask 0 5 0" in rules
+    assert "rules/no-secrets 1 block 2 17 2" in rules
+    assert "rules/stop 0 halt 2 0 2" in rules
+    assert "rules/stop 0 ask 0 5 0" in rules
+
+
+def test_the_headline_names_the_causes_and_links_each_to_its_place_in_the_policy(
+    plain: Figures,
+) -> None:
+    page = _parsed(render_html(plain))
+    headline = page.find(".//*[@class='sentence']")
+    assert _text(headline) == (
+        "This policy would have refused a call in 2 of 3 successful sessions: "
+        "1 by rules/ask-first, 1 by rules/no-secrets."
+    )
+    places = {_text(link): link.get("href") for link in page.findall(".//a")}
+    for link in headline.findall("./a"):
+        source = page.find(f".//*[@id='{places[_text(link)][1:]}']")
+        name = _text(link).removeprefix("rules/")
+        assert _text(source).startswith(f"{name}:")
+    for kind in ("sessions", "timelines", "compared"):
+        assert page.find(f".//*[@id='{kind}']//a[@href='{places['rules/no-secrets']}']") is not None
+    assert re.search(r"rules/no-secrets \S*new\.yaml:5", _part(render_html(plain), "rules"))
+
+
+def test_entries_are_sorted_by_harm(plain: Figures) -> None:
+    rows = _parsed(render_html(plain)).findall(".//*[@id='rules']//tbody/tr")
+    harmed = [int(_text(row[1])) for row in rows]
+    assert harmed == sorted(harmed, reverse=True)
+    assert harmed[0] == 1
+
+
+def test_results_are_shown_and_an_empty_one_is_named() -> None:
+    calls = [
+        CallFigures(0, "a", "ls", "allow", "ok", result="a.txt"),
+        CallFigures(1, "b", "ls", "allow", "ok", result=" \n"),
+        CallFigures(2, "c", "ls", "allow", "ok"),
+        CallFigures(3, "d", "ls", "allow", "unknown", result="b.txt"),
+    ]
+    run = RunFigures("s", "f", "own", calls=4, timeline=calls)
+    page = render_html(Figures(PolicyFigures("p", "d" * 64, "enforce"), sessions=[run]))
+    session = _part(page, "session-1")
+    assert "1 allow ls arguments not recorded result a.txt" in session
+    assert "2 allow ls arguments not recorded result empty" in session
+    assert "3 allow ls recorded: ran" in session
+    assert "4 allow ls recorded: ran, status unknown arguments not recorded result b.txt" in session
 
 
 def test_an_entry_that_only_observes_and_an_expression_that_failed_are_named(
@@ -193,7 +235,7 @@ def test_a_timeline_divides_what_is_certain_from_what_is_counterfactual(plain: F
         seen += 1
     assert seen == len(plain.sessions) == 6
     harmed = _text(page.find(".//*[@id='session-1']"))
-    assert "3 block read +0:02 recorded: ran" in harmed
+    assert '3 block read +0:02 {"path":"/secret plain"} result x rules/no-secrets: not ' in harmed
     assert "rules/no-secrets: not /secret plain baseline: allow Counterfactual" in harmed
 
 
@@ -379,13 +421,20 @@ def _run(*args: str | Path) -> Result:
     return CliRunner().invoke(main, ["simulate", *map(str, args)], catch_exceptions=False)
 
 
+def _undated(page: str) -> str:
+    return re.sub(r"<p[^>]*>Made .*</p>", "", page)
+
+
 def test_the_report_goes_into_a_file(tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     trace = DEMO / "trace.jsonl"
     result = _run(trace, "--policy", "core", "--format", "html", "--output", file)
     assert (result.exit_code, result.stdout) == (0, "")
     page = file.read_text(encoding="utf-8")
-    assert page == _run(trace, "--policy", "core", "--format", "html").stdout
+    assert _undated(page) == _undated(_run(trace, "--policy", "core", "--format", "html").stdout)
+    assert re.search(
+        r"Made 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC in \d+\.\d s\.", _text(_parsed(page))
+    )
     assert "forgetful-reader" in _part(page, "sessions")
     assert [one.name for one in tmp_path.iterdir()] == ["report.html"]
 

@@ -136,7 +136,7 @@ def test_hostile_text_is_read_as_text(chromium: Browser, pages: dict[str, Path])
     shown = page.inner_text("#timelines")
     assert "<script>document.title='owned'</script>" in shown
     assert '<img src=x onerror=\\"document.title=' in shown
-    assert page.inner_text("#rules").count("rules/no-secrets") == 1
+    assert page.inner_text("#rules table").count("rules/no-secrets") == 1
 
 
 def test_what_is_not_ours_could_not_run_even_as_markup(
@@ -218,12 +218,35 @@ def test_it_can_be_used_with_the_keyboard_alone(chromium: Browser, pages: dict[s
 def test_a_link_to_a_folded_timeline_opens_it(chromium: Browser, pages: dict[str, Path]) -> None:
     page = _open(chromium, pages["plain"]).page
     _unfold(page)
-    link = page.locator("#sessions a").nth(1)
+    link = page.locator("#sessions th a").nth(1)
     anchor = link.get_attribute("href") or ""
     page.evaluate("document.querySelectorAll('.timeline').forEach(one => { one.open = false })")
     assert not page.is_visible(f"{anchor} ol")
     link.click()
     assert page.is_visible(f"{anchor} ol")
+
+
+def test_a_link_to_an_entry_opens_its_lines_of_the_policy(
+    chromium: Browser, pages: dict[str, Path]
+) -> None:
+    page = _open(chromium, pages["plain"]).page
+    link = page.locator(".sentence a").first
+    source = page.locator(f"{link.get_attribute('href')} pre")
+    assert not source.is_visible()
+    link.click()
+    assert source.is_visible()
+    assert source.inner_text().startswith("ask-first:\n  {tools: [send], effect: ask")
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_harm_of_each_entry_is_in_sight_on_a_phone(
+    chromium: Browser, pages: dict[str, Path], name: str
+) -> None:
+    page = _open(chromium, pages[name], width=390, is_mobile=True).page
+    cells = page.locator("#rules tbody tr td:nth-child(2)").all()
+    boxes = [cell.bounding_box() for cell in cells]
+    assert boxes
+    assert all(box is not None and box["x"] + box["width"] <= 370 for box in boxes)
 
 
 def test_motion_is_left_out_where_the_reader_wants_none(

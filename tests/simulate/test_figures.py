@@ -170,6 +170,21 @@ rules:
     assert "tag `plan` is required" in error_by_id["tags"]
 
 
+def test_hits_and_errors_add_up_over_sessions(tmp_path: Path) -> None:
+    text = NO_SECRETS + "  odd: {tools: [odd], when: call.args.n == 1, on_error: allow}\n"
+    odd = {"tool": "odd", "args": {}, "text": ""}
+    sessions = [
+        lines(f"s{n}", [odd, read("/secret")][: 1 + (n > 1)], success=[True, True, True, False][n])
+        for n in range(4)
+    ]
+    figures = _replayed(write(tmp_path / "t.jsonl", *sessions), text)
+    (rule,) = figures.rules
+    assert (rule.id, rule.hits, rule.sessions) == ("rules/no-secrets", 2, 2)
+    assert (rule.succeeded, rule.failed) == (1, 1)
+    (error,) = figures.eval_errors
+    assert (error.id, error.hits) == ("rules/odd", 4)
+
+
 def test_an_entry_in_observe_mode_refuses_nothing_and_is_counted(tmp_path: Path) -> None:
     text = NO_SECRETS.replace("{tools", "{mode: observe, tools")
     assert text != NO_SECRETS
@@ -261,6 +276,7 @@ def test_a_rule_that_reads_arguments_is_unknown_over_a_journal_without(
     assert figures.traces.unknown == 2
     # `list` has no arguments: there is nothing to hide.
     assert figures.traces.redacted.args == 2
+    assert figures.traces.redacted.results == 3
     assert (figures.undecided.count, figures.refused.of) == (1, 0)
     assert figures.eval_errors == []
     assert [call.effect for call in run.timeline] == ["unknown", "allow", "unknown"]

@@ -9,10 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from policyguard.report.replay.figures import Figures, GateFigures, LabelFigures
+from policyguard.report.replay.assessment import assess_harm, next_step, sort_rules_by_harm
+from policyguard.report.replay.figures import (
+    Figures,
+    GateFigures,
+    Harm,
+    LabelFigures,
+    RuleFigures,
+)
 from policyguard.report.replay.renderers import RENDERERS
 from policyguard.report.replay.text import render_text
-from policyguard.report.style import COLOURED, PLAIN
+from policyguard.report.style import PLAIN, Style
 from policyguard.simulate import Replay, ReportSize, load, runs
 from policyguard.traces import Reader, Skipped
 from tests.simulate.recording import NO_SECRETS, failed, lines, policy, read, write
@@ -67,10 +74,10 @@ def test_text_shows_harm_first_shares_with_intervals_and_changes(tmp_path: Path)
     refused = text.split("refused (all later calls")[1].splitlines()
     assert "good" in refused[1]
     assert "(succeeded)" in refused[1]
-    assert "harm   1 of 2 successful sessions had a call refused: 50.0% (95 % interval" in text
-    assert "catch  1 of 1 failed sessions had a call refused: 100.0% (95 % interval" in text
+    assert "harm    1 of 2 successful sessions had a call refused: 50.0% (95 % interval" in text
+    assert "catch   1 of 1 failed sessions had a call refused: 100.0% (95 % interval" in text
     assert "sessions without a known outcome: 1 of 4: 25.0% (95 % interval" in text
-    assert re.search(r"rules/no-secrets +block +3 +3  #{15}\.{5} 75\.0%", text)
+    assert re.search(r"rules/no-secrets +block +1 +3 +3  #{15}\.{5} 75\.0%", text)
     assert "newly refused  3 sessions of 4 (1 succeeded, 1 failed): 75.0%" in text
     assert "newly allowed  0 sessions of 4; 0 calls" in text
     assert "errors matched by a signature: 0 of 1: 0.0%" in text
@@ -81,7 +88,7 @@ def test_text_shows_harm_first_shares_with_intervals_and_changes(tmp_path: Path)
 
 def test_colours_are_for_terminals_and_change_no_text(tmp_path: Path) -> None:
     figures = _figures(tmp_path)
-    coloured, plain = render_text(figures, COLOURED), render_text(figures, PLAIN)
+    coloured, plain = render_text(figures, Style(coloured=True)), render_text(figures, PLAIN)
     assert "\x1b[31m" in coloured
     words = re.sub(r"\x1b\[\d+m", "", coloured)
     blocks = "[█▏▎▍▌▋▊▉#. ]+"
@@ -94,7 +101,7 @@ def test_colours_are_for_terminals_and_change_no_text(tmp_path: Path) -> None:
 )
 def test_a_bar_shows_its_share(share: float, plain: str) -> None:
     assert PLAIN.bar(share) == plain
-    letters = re.sub(r"\x1b\[\d+m", "", COLOURED.bar(share))
+    letters = re.sub(r"\x1b\[\d+m", "", Style(coloured=True).bar(share))
     assert len(letters) == 20
     assert letters.strip() == "" if share == 0 else letters[0] != " "
 
@@ -131,12 +138,90 @@ def test_sessions_without_a_call_are_left_out_of_shares(tmp_path: Path) -> None:
     assert "3 (1 without a call)" in RENDERERS["html"](figures)
 
 
-@pytest.mark.parametrize(("skipped", "note"), [(20, "all are in"), (21, "the first 20 are in")])
-def test_skips_that_are_not_shown_are_in_the_json(tmp_path: Path, skipped: int, note: str) -> None:
+def test_skipped_places_are_a_count_unless_all_are_asked_for(tmp_path: Path) -> None:
     figures = _figures(tmp_path)
-    figures.traces.skipped = skipped
+    figures.traces.skipped = 21
     figures.traces.skips = figures.traces.skips[:1] * 20
-    assert f"{skipped - 12} more ({note} --format json)" in render_text(figures)
+    place = "t.jsonl:27: "
+    text = render_text(figures)
+    assert "21 places skipped (--verbose names them)" in text
+    assert place not in text
+    text = render_text(figures, verbose=True)
+    assert text.count(place) == 20
+    assert "… and 1 more" in text
+
+
+def test_a_replay_of_nothing_names_the_skipped_places(tmp_path: Path) -> None:
+    replay = Replay(load(policy(tmp_path / "p.yaml", "")), observe=False, labels=None)
+    replay.add(Reader().read(write(tmp_path / "t.jsonl", ["no event"])))
+    assert "t.jsonl: " in render_text(replay.finish())
+
+
+# At a terminal.
+
+
+def test_the_result_comes_first_and_last_with_its_causes(tmp_path: Path) -> None:
+    lines_ = render_text(_figures(tmp_path)).splitlines()
+    result = (
+        "result  This policy would have refused a call in 1 of 2 successful sessions: "
+        "1 by rules/no-secrets. With 95 % confidence, between 9.5% and 90.5% of such runs would "
+        "have a call refused."
+    )
+    refused = "refused a call in 3 of 4 sessions with a call: 3 by rules/no-secrets"
+    assert lines_[2:4] == [result, refused]
+    assert lines_[-2:] == [result, refused]
+
+
+def test_causes_are_entries_that_refused_first_by_sessions() -> None:
+    rules = [
+        RuleFigures("limits/a", "block", first=1, first_succeeded=1),
+        RuleFigures("limits/b", "block", first=2, first_succeeded=2),
+        RuleFigures("limits/b", "advise", hits=50),
+        RuleFigures("limits/b", "halt", first=2, first_succeeded=1),
+        *(RuleFigures(f"rules/{name}", "block", first=1, first_succeeded=1) for name in "cdef"),
+    ]
+    harm = Harm(9, 8, 8 / 9, (0.5, 0.9), 0)
+    assert assess_harm(harm, rules).text == (
+        "This policy would have refused a call in 8 of 9 successful sessions: 3 by limits/b, "
+        "1 by limits/a, 1 by rules/c, 1 by rules/d, 2 by others."
+    )
+    assert [rule.id for rule in sort_rules_by_harm(rules)][:2] == ["limits/b", "limits/a"]
+
+
+def test_the_next_step_is_shown_only_for_harm(tmp_path: Path) -> None:
+    figures = _figures(tmp_path)
+    new = tmp_path / "new.yaml"
+    assert next_step(figures) == (
+        "see the refused calls with `--format html -o report.html`; then loosen "
+        f"`rules/no-secrets` ({new}:5), or disable it"
+    )
+    figures.harm = Harm(2, 0, 0.0, (0.0, 0.7), 0)
+    assert next_step(figures) is None
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_at_a_terminal_lines_fit_and_no_word_is_broken(tmp_path: Path, width: int) -> None:
+    figures = _figures(tmp_path)
+    fitted = re.sub(r"\x1b\[\d+m", "", render_text(figures, Style(coloured=True, width=width)))
+    words = {word for line in render_text(figures).splitlines() for word in line.split()}
+    for line in fitted.splitlines():
+        assert len(line) <= width or len(line.split()) == 1, line
+        if width >= 100:
+            assert {word for word in line.split() if word.isalnum()} <= words
+
+
+def test_wide_letters_count_as_two_columns() -> None:
+    style = Style(coloured=False, width=10)
+    assert style.join(["漢字 漢字 漢字"]) == "漢字 漢字\n  漢字"
+    assert style.join(["harm    ab cd ef"]) == "harm    ab\n        cd\n        ef"
+    assert style.join(["", "  a"]) == "\n  a"
+
+
+def test_every_entry_of_the_report_names_its_place_in_the_policy(tmp_path: Path) -> None:
+    (rule,) = _figures(tmp_path).rules
+    assert (Path(rule.file).name, rule.line) == ("new.yaml", 5)
+    assert rule.source[0] == "no-secrets:"
+    assert len(rule.source) > 1
 
 
 def test_runs_warn_about_unreadable_items(tmp_path: Path) -> None:
@@ -167,7 +252,7 @@ def test_markdown_escapes_everything_of_a_trace(tmp_path: Path) -> None:
     for evil in ("@octocat", "`", "http://", "www.evil", "](", "![", "&lt;", "$x$", "~~", "<!--"):
         assert evil not in report, evil
     for row in (line for line in report.splitlines() if line.startswith("|")):
-        assert row.count("|") in (5, 6)
+        assert row.count("|") in (5, 7)
     shown = unescape(re.sub(r"</?\w+>", "", report))
     assert "@octocat" in shown  # a reader sees what was there
     assert "<script>alert(1)</script>" in shown
@@ -179,6 +264,7 @@ def test_markdown_answers_a_reviewers_questions(tmp_path: Path) -> None:
     assert "**newly refused**: 3 sessions of 4 (1 succeeded, 1 failed): 75.0%" in head
     assert "passed: <code>harm.rate > 0.9</code>" in head
     assert "1 of 2: 50.0% (95 % interval" in head
+    assert "in 1 of 2 successful sessions**: 1 by <code>rules/no-secrets</code>. With 95 %" in head
     assert "counterfactual" in report
     assert "sessions without a known outcome: 1 of 4" in report
 

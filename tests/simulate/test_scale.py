@@ -197,7 +197,9 @@ SESSIONS = st.lists(
     max_size=7,
 )
 TEXT = NO_SECRETS + "budgets: {reads: {tools: [read], calls: 3}, spent: {cost: 0.2}}\n"
-TEXT += "learn: {scope: session}\n"
+TAGGED = "  tagged: {tools: [write], when: tags.plan == 'free'}\n"
+TEXT = TEXT.replace("rules:\n", f"rules:\n{TAGGED}", 1)
+TEXT += "tags: {plan: string}\nlearn: {scope: session}\n"
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -250,6 +252,16 @@ def test_parts_of_a_replay_add_up_to_the_whole(
         ]
     assert build_report(job, loaded, parts, partial=False) == whole
     assert whole.traces.skipped == 3
+
+
+@pytest.mark.parametrize("session", ["", "s"])
+def test_one_worker_reads_the_lines_of_a_session(session: str) -> None:
+    events = [*lines(session, [read("/a")]), *lines("child", [read("/b")], parent=session)] * 2
+    shards = [LineShard(number, 3) for number in range(3)]
+    for shard in shards:
+        shard.begin()
+    found = [[shard(line.encode()) for line in events] for shard in shards]
+    assert [sum(one) for one in zip(*found, strict=True)] == [1] * len(events)
 
 
 @pytest.fixture(scope="module")

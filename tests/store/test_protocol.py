@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from policyguard.store.constraint_records import encode_msgpack
 from policyguard.store.errors import SessionBusyError
 from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import (
@@ -269,6 +272,21 @@ def test_any_text_is_a_key(store: Store, text: str) -> None:
     )
     assert len(store.constraints.list()) == 1
     store.lock_session(text).release()
+
+
+@pytest.mark.parametrize(
+    ("number", "stored"),
+    [
+        (-(2**63), -(2**63)),
+        (2**64 - 1, 2**64 - 1),
+        (-(2**63) - 1, float(-(2**63))),
+        (2**64, float(2**64)),
+        (-(10**400), -sys.float_info.max),
+    ],
+)
+def test_integers_beyond_64_bits_are_stored_as_floats(number: int, stored: float) -> None:
+    found = msgspec.msgpack.decode(encode_msgpack(["\ud800", number]))[1]
+    assert (found, type(found)) == (stored, type(stored))
 
 
 def test_the_evidence_of_a_scope_goes_with_its_keys(store: Store) -> None:

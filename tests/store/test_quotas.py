@@ -119,6 +119,24 @@ def test_unconditional_charges_come_to_use_a_lease(store: Store) -> None:
     assert usage_at(store, quota) == 3
 
 
+def test_usage_in_leases_is_known_before_it_is_settled(store: Store) -> None:
+    one, two = open_quotas(store, 2, QuotaSpec(limit=1000, within=10))
+    for _ in range(5):
+        assert try_charge(store, one)
+    assert one.count > 0
+    store.quotas.refresh([two], 1)
+    assert two.usage.used_at(1, 10) == 5
+
+
+def test_unconditional_charges_leave_the_window_at_their_own_time(store: Store) -> None:
+    (quota,) = open_quotas(store, 1, QuotaSpec(limit=1000, within=10))
+    for at in (1, 2, 3, 100):
+        quota.charge(1, at)
+    assert quota.count == 1, "the last one is in the lease"
+    assert usage_at(store, quota, at=105) == 1
+    assert usage_at(store, quota, at=111) == 0
+
+
 def test_a_charge_is_all_or_none(store: Store) -> None:
     many = store.quotas.open(QuotaKey("many", "p", "p"), QuotaSpec(limit=100))
     few = store.quotas.open(QuotaKey("few", "p", "p"), QuotaSpec(limit=5))
@@ -306,8 +324,10 @@ def test_a_reservation_too_large_to_count_is_an_error(store: Store) -> None:
     with pytest.raises(OverflowError):
         try_charge(store, one, 10**20)
     assert usage_at(store, two) == 5
-    assert try_charge(store, one, 5)
-    assert usage_at(store, two) == 10
+    assert try_charge(store, one, 2**62 - 5)
+    with pytest.raises(OverflowError):
+        try_charge(store, one, 1)
+    assert usage_at(store, two) == 2**62
 
 
 def test_a_failed_charge_of_several_reserves_nothing(store: Store) -> None:
@@ -713,3 +733,15 @@ def test_processes_that_come_go_and_die_charge_as_one_would(
         quota = processes.quota(9)
         assert usage_at(processes.stores[9], quota, end) == processes.total(end)
         assert drain(processes.stores[9], quota, end) == max(0, limit - processes.total(end))
+
+
+def test_a_closed_store_is_no_holder(tmp_path: Path) -> None:
+    store, other = (SqliteStore(tmp_path / "store.db", caps=CAPS) for _ in range(2))
+    (quota,) = open_quotas(store, 1, QuotaSpec(limit=100, reserves=True))
+    assert try_charge(store, quota)
+    holder = store.quotas._backend.holder_id()
+    store.quotas.close()
+    assert other.quotas._backend.is_alive(holder), "it reserves something"
+    quota.reserve(-1)
+    store.quotas.close()
+    assert not other.quotas._backend.is_alive(holder)

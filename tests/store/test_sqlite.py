@@ -117,6 +117,18 @@ def test_data_survives_reopening(tmp_path: Path) -> None:
     assert second.constraints.version() == version
 
 
+def test_a_large_transaction_leaves_no_large_log(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    log = store.path.with_name("store.db-wal")
+    with store.transaction():
+        for number in range(8):
+            store.evidence.put("p", str(number), bytes(1 << 20))
+    assert log.stat().st_size > 8 << 20
+    store.evidence.put("p", "small", b"")
+    assert log.stat().st_size == 4 << 20
+    store.close()
+
+
 @pytest.mark.parametrize(
     "content", [b"not a database" * 100, b"SQLite format 3\0" + b"\xff" * 4096]
 )
@@ -291,6 +303,14 @@ def test_a_new_file_that_another_process_is_creating(tmp_path: Path) -> None:
     holder.close()
 
 
+def test_a_new_file_that_another_process_does_not_release(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match=r"has been locked by another process for 0\.1 s"):
+            fill(SqliteStore(path, caps=CAPS, timeout=0.1), 1)
+
+
 class Watched(Database):
     """Calls `before` with each statement on a new connection."""
 
@@ -415,6 +435,28 @@ def test_a_file_that_may_only_be_read(outside: Path) -> None:
     code = "SqliteStore(path, caps=caps).evidence.put('p', 'k', b'')"
     output = limited(code, outside, DROP_ROOT)
     assert "store.db: is read-only" in output
+
+
+def test_a_file_that_may_not_be_read(outside: Path) -> None:
+    store = SqliteStore(outside / "state" / "store.db", caps=CAPS)
+    fill(store, 1)
+    store.close()
+    store.path.chmod(0o200)
+    if os.geteuid() == 0:
+        for file in (store.path.parent, *store.path.parent.iterdir()):
+            os.chown(file, 65534, 65534)
+    code = "SqliteStore(path, caps=caps).evidence.put('p', 'k', b'')"
+    output = limited(code, outside, DROP_ROOT)
+    assert "store.db: cannot be opened (" in output
+    assert "check that you can read and write it" in output
+
+
+def test_an_error_after_the_file_is_gone_keeps_its_reason(tmp_path: Path) -> None:
+    opened = database(tmp_path / "store.db", (("CREATE TABLE a (x)",),))
+    with opened.transaction():
+        opened.path.unlink()
+        with pytest.raises(StoreError, match="no such column: y"):
+            opened.execute("SELECT y FROM a")
 
 
 def test_a_folder_of_another_user(outside: Path) -> None:

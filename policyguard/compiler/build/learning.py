@@ -170,8 +170,8 @@ def _effective_ban(own: Learn, base: Learn) -> str | None:
 
 
 def _bans_calls(own: Learn, base: Learn) -> bool:
-    keyed = own.key or own.count_by or ((base.key or base.count_by) if own.ban is None else None)
-    return (own.ban or base.ban) == "call" and not keyed
+    key = own.key or (base.key if own.ban is None else None)
+    return (own.ban or base.ban) == "call" and not (key or own.count_by or base.count_by)
 
 
 def _build_decay(weaken: Weaken | None) -> Decay:

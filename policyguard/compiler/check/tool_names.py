@@ -21,7 +21,6 @@ from policyguard.engines.yaml_tree import (
     get_child,
 )
 from policyguard.model.diagnostic import Diagnostic, did_you_mean, quote_text
-from policyguard.model.entry import Example
 from policyguard.model.policy import Policy
 from policyguard.model.tool_name import parse_tool_name
 
@@ -35,9 +34,9 @@ def check_tool_names(
     for found in _tool_references(merged):
         if found.source.file in tools.policy_files:
             yield from _check_name(found, tools)
-    for _, example, _, path in rule_examples(policy):
+    for _, _, _, path in rule_examples(policy):
         if merged.origin(path) in tools.policy_files:
-            yield from _check_example(example, path, merged, tools)
+            yield from _check_example(path, merged, tools)
     for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
         for entry in entries:
             yield from _check_messages((section, entry.id), merged, tools)
@@ -80,23 +79,18 @@ def _check_name(node: ScalarNode, tools: ToolCatalog) -> Iterator[Diagnostic]:
         yield _unknown_name("tool", node.text, tools.name_type.members, node)
 
 
-def _check_example(
-    example: Example, path: Path, merged: MergedPolicy, tools: ToolCatalog
-) -> Iterator[Diagnostic]:
-    path = path if merged.has((*path, example.tool)) else (*path, "call")
-    called = merged.node(path)
-    if not isinstance(called, MappingNode) or example.tool not in called:
+def _check_example(path: Path, merged: MergedPolicy, tools: ToolCatalog) -> Iterator[Diagnostic]:
+    called = merged.node((*path, "call") if merged.has((*path, "call")) else path)
+    assert isinstance(called, MappingNode)  # noqa: S101 - the schema says so
+    ((named, arguments),) = called.entries
+    if parse_tool_name(named.text).tool not in tools.name_type.members:
+        yield _unknown_name("tool", named.text, tools.name_type.members, named)
         return
-    if parse_tool_name(example.tool).tool not in tools.name_type.members:
-        yield _unknown_name(
-            "tool", example.tool, tools.name_type.members, called.key_node(example.tool)
-        )
-        return
-    accepted, arguments = tools.arguments_of([example.tool]), called.get(example.tool)
+    accepted = tools.arguments_of([named.text])
     if isinstance(accepted, RecordType) and isinstance(arguments, MappingNode):
         for key, _ in arguments.entries:
             if key.text not in accepted.fields:
-                owner = quote_text(example.tool)
+                owner = quote_text(named.text)
                 yield _unknown_name("argument", key.text, accepted.fields, key, owner)
 
 

@@ -104,6 +104,28 @@ def yaml_lines(section: str, node: AnnotatedValue) -> Iterator[str]:
     yield from (line for line, _ in _section(section, node, overridden=False))
 
 
+def block_lines(value: Any) -> list[str]:
+    """Return a value in readable lines: a text as it is, a map as YAML with a line for each key."""
+    if isinstance(value, str):
+        return [for_terminal(line) for line in value.removesuffix(_NEWLINE).split(_NEWLINE)]
+    if not isinstance(value, dict):
+        return [flow_yaml(value)]
+    return [
+        line
+        for key, child in value.items()
+        for line, _ in _entry(f"{_scalar(key)}:", _without_source(child), "")
+    ]
+
+
+def _without_source(value: Any) -> AnnotatedValue:
+    """Annotate a plain value as if all of it were on one line."""
+    if isinstance(value, dict):
+        value = {key: _without_source(child) for key, child in value.items()}
+    elif isinstance(value, list):
+        value = [_without_source(child) for child in value]
+    return AnnotatedValue(value, "", 0)
+
+
 def _section(key: str, node: AnnotatedValue, *, overridden: bool) -> Iterator[tuple[str, str]]:
     """Yield the lines of a section, each with its comment."""
     if not isinstance(node.value, dict) or not node.value:

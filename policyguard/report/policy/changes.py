@@ -9,6 +9,8 @@ from typing import Literal, NamedTuple
 from policyguard.report.escape import for_markdown, for_terminal, json_document
 
 NO_CHANGES = "no change in meaning"
+_MAX_INLINE = 60
+"""Characters of a value, or of two, that stand on one line."""
 _SIGNS = {"added": "+", "removed": "-", "changed": "~", "moved": "~"}
 
 
@@ -17,6 +19,8 @@ class PolicyChange(NamedTuple):
 
     `field` is the changed value in the entry, empty for the whole entry. A `moved` entry of a
     first-match list now comes before or after another one. `direction` is empty if undetermined.
+    `old_lines` and `new_lines` are the values for a person to read, empty if the flow style of
+    `old` and `new` is short enough; JSON leaves them out.
     """
 
     entry: str
@@ -27,6 +31,8 @@ class PolicyChange(NamedTuple):
     direction: Literal["tighter", "looser", ""]
     file: str
     line: int
+    old_lines: tuple[str, ...] = ()
+    new_lines: tuple[str, ...] = ()
 
 
 def render_text(changes: list[PolicyChange]) -> str:
@@ -36,7 +42,7 @@ def render_text(changes: list[PolicyChange]) -> str:
 
 def render_json(changes: list[PolicyChange]) -> str:
     """Render changes as a JSON list."""
-    return json_document([change._asdict() for change in changes])
+    return json_document([_to_json(change) for change in changes])
 
 
 def render_markdown(changes: list[PolicyChange]) -> str:
@@ -71,14 +77,48 @@ def summary(changes: list[PolicyChange]) -> str:
 
 def _text(changes: list[PolicyChange]) -> Iterator[str]:
     for (entry, what), group in groupby(changes, key=lambda change: (change.entry, change.what)):
+        changed = list(group)
+        if not changed[0].field and _is_long(changed[0]):
+            yield f"{_SIGNS[what]} {for_terminal(entry)}  ({_note(changed[0])})"
+            for change in changed:
+                yield from (f"    {line}".rstrip() for line in _lines(change))
+            continue
         yield f"{_SIGNS[what]} {for_terminal(entry)}"
-        for change in group:
+        for change in changed:
             name = f"{for_terminal(change.field)}: " if change.field else ""
-            location = f"{for_terminal(change.file)}:{change.line}"
-            note = f"{change.direction}, {location}" if change.direction else location
-            yield f"    {name}{_from_to(change)}  ({note})"
+            if _is_long(change):
+                yield f"    {name} ({_note(change)})"
+                yield from (f"      {line}".rstrip() for line in _lines(change))
+            else:
+                yield f"    {name}{_from_to(change)}  ({_note(change)})"
     yield ""
     yield summary(changes)
+
+
+def _note(change: PolicyChange) -> str:
+    location = f"{for_terminal(change.file)}:{change.line}"
+    return f"{change.direction}, {location}" if change.direction else location
+
+
+def _is_long(change: PolicyChange) -> bool:
+    text = _from_to(change)
+    has_lines = bool(change.old_lines or change.new_lines)
+    return has_lines and (len(text) > _MAX_INLINE or r"\n" in text)
+
+
+def _lines(change: PolicyChange) -> Iterator[str]:
+    """Yield the value; a changed one as removed and added lines."""
+    if change.old is None or change.new is None:
+        yield from change.new_lines or change.old_lines
+        return
+    yield from (f"- {line}" for line in change.old_lines or [for_terminal(change.old)])
+    yield from (f"+ {line}" for line in change.new_lines or [for_terminal(change.new)])
+
+
+def _to_json(change: PolicyChange) -> dict[str, object]:
+    plain = change._asdict()
+    del plain["old_lines"], plain["new_lines"]
+    return plain
 
 
 def _from_to(change: PolicyChange) -> str:

@@ -38,8 +38,9 @@ class CallFigures(msgspec.Struct, omit_defaults=True):
     """One call in the timeline of a session.
 
     `place` is its index in the session, from 0; a gap means that calls were left out. `at` is in
-    nanoseconds since 1970 (UTC), None if not recorded. `args` (as JSON, None if not recorded) and
-    `error` are excerpts. `rule` is the entry with the strongest effect, `message` its text.
+    nanoseconds since 1970 (UTC), None if not recorded. `args` (as JSON, None if not recorded),
+    `error` and `result` (of a call that did not fail) are excerpts. `rule` is the entry with the
+    strongest effect, `message` its text.
     `counterfactual`: under the policy or the baseline, an earlier call of the session ended
     differently than recorded, so the agent might not have made this one. `baseline` is the
     baseline's effect.
@@ -59,6 +60,7 @@ class CallFigures(msgspec.Struct, omit_defaults=True):
     signature: str | None = None
     baseline: ReplayEffect | None = None
     baseline_rule: str | None = None
+    result: str | None = None
 
 
 class BaselineRunFigures(msgspec.Struct):
@@ -108,9 +110,11 @@ class RuleFigures(msgspec.Struct):
     """One entry of the policy, and in how many calls (`hits`) and sessions it fired with an effect.
 
     `observed`: the entry is in observe mode and refuses nothing. `first` counts sessions whose
-    first refusal it caused; `succeeded` and `failed` count its sessions by known outcome. `rate` is
-    `sessions` of all sessions with a call. Constraints count under the section that taught them
-    (`learn`, `signatures/ID/learn`).
+    first refusal it caused, `first_succeeded` the successful ones among them: its part of the harm.
+    `succeeded` and `failed` count its sessions by known outcome. `rate` is `sessions` of all
+    sessions with a call. Constraints count under the section that taught them (`learn`,
+    `signatures/ID/learn`). `file`, `line` and `source`: where the entry is written, and its first
+    lines.
     """
 
     id: str
@@ -123,6 +127,10 @@ class RuleFigures(msgspec.Struct):
     rate: float | None = None
     ci95: Interval | None = None
     observed: bool = False
+    first_succeeded: int = 0
+    file: str = ""
+    line: int = 0
+    source: list[str] = []
 
 
 class UnfiredEntry(msgspec.Struct):
@@ -280,8 +288,8 @@ class UnmatchedFigures(msgspec.Struct):
 class SignatureCoverage(msgspec.Struct):
     """How many failed results a signature matches.
 
-    Results without text are counted apart. `unmatched` are the most
-    frequent of the `kinds` of errors that no signature matches.
+    Results without text are counted apart. `unmatched` are the most frequent of the `kinds` of
+    errors that no signature matches.
     """
 
     matched: Share = msgspec.field(default_factory=Share)
@@ -366,8 +374,9 @@ class Figures(msgspec.Struct):
     number: first those refused although they succeeded, then those changed against the baseline,
     then other refused ones. `left_out` counts the rest, which all other figures include. `silent`
     lists the policy's own rules, limits and budgets that never fired, `faults` expressions that
-    failed, `gates` the `--fail-on` conditions. `partial`: the replay was interrupted. `elapsed_s`
-    is always null, so that equal replays give equal reports.
+    failed, `gates` the `--fail-on` conditions. `partial`: the replay was interrupted.
+    `created_at` (UTC, ISO 8601) and `elapsed_s` are when the command made the report, and how long
+    it took; else null. They alone differ between equal replays.
     """
 
     policy: PolicyFigures
@@ -387,4 +396,5 @@ class Figures(msgspec.Struct):
     gates: list[GateFigures] = []
     unfired: list[UnfiredEntry] = msgspec.field(default_factory=list, name="silent")
     partial: bool = False
-    elapsed_s: None = None
+    created_at: str | None = None
+    elapsed_s: float | None = None

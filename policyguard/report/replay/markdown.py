@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from policyguard.report.escape import for_markdown
 from policyguard.report.replay import phrases
+from policyguard.report.replay.assessment import assess_harm, sort_rules_by_harm
 from policyguard.report.replay.figures import (
     BaselineFigures,
     ChangedCall,
@@ -47,6 +48,7 @@ def _lines(figures: Figures) -> Iterator[str]:
         if baseline.unknown:
             yield f"- undetermined for {phrases.count(baseline.unknown, 'session')}"
         yield ""
+    yield f"{_assessment(figures)}\n"
     yield from _figures(figures)
     absent = phrases.absent_tools(figures, MAX_ITEMS // 2)
     if absent:
@@ -58,6 +60,15 @@ def _lines(figures: Figures) -> Iterator[str]:
         yield from _details("Refused", _refused(figures))
     yield from _details("Entries that fired", _rules(figures))
     yield from _details("Input and caveats", _read(figures))
+
+
+def _assessment(figures: Figures) -> str:
+    found = assess_harm(figures.harm, figures.rules)
+    causes = [f"{number:,} by {_code(id_, 60)}" for id_, number in found.main_causes]
+    if found.other_causes:
+        causes.append(f"{found.other_causes:,} by others")
+    named = f": {', '.join(causes)}" if causes else ""
+    return f"**{found.sentence}**{named}. {found.confidence}"
 
 
 def _figures(figures: Figures) -> Iterator[str]:
@@ -104,14 +115,15 @@ def _refused(figures: Figures) -> Iterator[str]:
 
 
 def _rules(figures: Figures) -> Iterator[str]:
-    rules = figures.rules
+    rules = sort_rules_by_harm(figures.rules)
     if rules:
-        yield "| by | effect | calls | sessions | share of sessions |"
-        yield "|---|---|---|---|---|"
+        yield "| by | effect | harmed | calls | sessions | share of sessions |"
+        yield "|---|---|---|---|---|---|"
     for rule in rules[:MAX_ITEMS]:
         observed = " (observed)" if rule.observed else ""
         yield (
-            f"| {_code(rule.id, 60)}{observed} | {rule.effect} | {rule.hits:,} "
+            f"| {_code(rule.id, 60)}{observed} | {rule.effect} | {rule.first_succeeded:,} "
+            f"| {rule.hits:,} "
             f"| {rule.sessions:,} | {phrases.rate(rule.rate, rule.ci95)} |"
         )
     if len(rules) > MAX_ITEMS:

@@ -61,6 +61,13 @@ def rate(share: float | None, interval: Interval | None) -> str:
     return f"{text} (95 % interval {interval[0]:.1%} to {interval[1]:.1%})"
 
 
+def short_rate(share: float | None, interval: Interval | None) -> str:
+    """Format a share with its interval in little room."""
+    if share is None or interval is None:
+        return rate(share, interval)
+    return f"{share:.1%} ({interval[0]:.1%}–{interval[1]:.1%})"
+
+
 def share(part: Share) -> str:
     """Format a share as `1 of 2: 50.0% (…)`."""
     text = f"{part.count:,} of {part.of:,}"
@@ -146,8 +153,8 @@ def _tool_names(tools: list[str]) -> str:
     return ", ".join(tools[:3]) + more
 
 
-def caveats(figures: Figures) -> Iterator[str]:
-    """Yield what a reader must know before trusting the figures."""
+def caveats(figures: Figures, *, skips: str = "") -> Iterator[str]:
+    """Yield what a reader must know before trusting the figures. `skips`: where these are named."""
     traces = figures.traces
     if figures.partial:
         yield (
@@ -184,7 +191,7 @@ def caveats(figures: Figures) -> Iterator[str]:
             f"necessary data; undetermined sessions: {share(figures.undecided)}"
         )
     if traces.skipped:
-        yield f"{count(traces.skipped, 'place')} skipped"
+        yield f"{count(traces.skipped, 'place')} skipped{skips}"
 
 
 def session_name(session: str, file: str) -> str:

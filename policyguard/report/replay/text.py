@@ -6,6 +6,11 @@ from collections.abc import Iterator
 
 from policyguard.report.escape import for_terminal
 from policyguard.report.replay import phrases
+from policyguard.report.replay.assessment import (
+    assess_harm,
+    describe_refusals,
+    sort_rules_by_harm,
+)
 from policyguard.report.replay.figures import (
     BaselineFigures,
     ChangedCall,
@@ -16,26 +21,36 @@ from policyguard.report.replay.figures import (
 )
 from policyguard.report.style import PLAIN, Style
 
-MAX_ITEMS = 12
-"""Refused sessions, skipped places and errors to list."""
+MAX_ITEMS = 5
+"""Refused sessions, signatures and errors to list, unless all are asked for."""
+_ALL = 1 << 30
 
 
-def render_text(figures: Figures, style: Style = PLAIN) -> str:
-    """Render the report that `policyguard simulate` prints."""
-    return "\n".join(_lines(figures, style))
+def render_text(figures: Figures, style: Style = PLAIN, *, verbose: bool = False) -> str:
+    """Render the report that `policyguard simulate` prints.
+
+    It begins and ends with the result. With `verbose` it lists all sessions, errors and skipped
+    places that the figures hold.
+    """
+    return style.join(_lines(figures, style, None if verbose else MAX_ITEMS))
 
 
-def _lines(figures: Figures, style: Style) -> Iterator[str]:
+def _lines(figures: Figures, style: Style, max_items: int | None) -> Iterator[str]:
     traces, policy = figures.traces, figures.policy
-    yield style.strong(f"policy {phrases.policy(policy)}, replayed in mode {policy.mode}")
+    yield style.strong(
+        f"policy {for_terminal(phrases.policy(policy), 120)}, replayed in mode {policy.mode}"
+    )
+    yield ""
+    yield from _result(figures, style)
+    yield ""
     formats = ", ".join(f"{name} {count}" for name, count in traces.formats.items())
     yield (
-        f"read   {phrases.count(traces.files, 'file')}{f' ({formats})' if formats else ''}: "
+        f"read    {phrases.count(traces.files, 'file')}{f' ({formats})' if formats else ''}: "
         f"{phrases.sessions(traces)}, {phrases.count(traces.calls, 'call')}; "
         f"{phrases.count(traces.errors.explicit, 'recorded failure')}"
     )
-    for caveat in phrases.caveats(figures):
-        yield f"       {style.warning(caveat)}"
+    for caveat in phrases.caveats(figures, skips=" (--verbose names them)" if max_items else ""):
+        yield f"        {style.warning(caveat)}"
     yield ""
     yield "calls by effect"
     effects = figures.effects
@@ -43,31 +58,50 @@ def _lines(figures: Figures, style: Style) -> Iterator[str]:
     if traces.unknown:
         counts.append(f"unknown {traces.unknown}")
     yield "  " + "   ".join(counts)
-    yield from _rules(figures, style)
-    yield from _refused(figures, style)
-    yield from _untouched(figures)
-    yield ""
-    yield from _outcomes(figures, style)
-    yield from _errors(figures, style)
+    yield from _rules(figures, style, max_items)
+    yield from _refused(figures, style, max_items)
+    yield from _untouched(figures, max_items)
+    yield from _errors(figures, style, max_items)
     if figures.baseline is not None:
         yield from _compared(figures, figures.baseline, style)
-    yield from _skipped(figures)
+    yield from _skipped(figures, max_items)
+    yield ""
+    yield from _outcomes(figures, style)
     yield from _gates(figures, style)
+    yield ""
+    yield from _result(figures, style)
 
 
-def _rules(figures: Figures, style: Style) -> Iterator[str]:
+def _result(figures: Figures, style: Style) -> Iterator[str]:
+    found = assess_harm(figures.harm, figures.rules)
+    text = for_terminal(found.text)
+    text = style.bad(text) if found.kind == "hit" else style.strong(text)
+    yield f"result  {text} {found.confidence}"
+    yield f"refused {for_terminal(describe_refusals(figures))}"
+
+
+def _rules(figures: Figures, style: Style, max_items: int | None) -> Iterator[str]:
     if figures.rules:
         width = max(len(_rule(rule)) for rule in figures.rules)
         yield ""
-        yield f"  {'by':<{width}}  {'effect':<7} {'hits':>6} {'sessions':>9}  share of sessions"
-        for rule in figures.rules:
-            yield (
-                f"  {_rule(rule):<{width}}  {rule.effect:<7} {rule.hits:>6} {rule.sessions:>9}  "
-                f"{style.bar(rule.rate or 0.0)} {phrases.rate(rule.rate, rule.ci95)}"
+        head = f"  {'by':<{width}}  {'effect':<6} {'harmed':>6} {'hits':>6} {'sessions':>8}"
+        yield f"{head}  share of sessions"
+        for rule in sort_rules_by_harm(figures.rules):
+            harmed = f"{rule.first_succeeded:>6}"
+            share = (
+                phrases.short_rate(rule.rate, rule.ci95)
+                if style.narrow
+                else f"{style.bar(rule.rate or 0.0)} {phrases.rate(rule.rate, rule.ci95)}"
             )
-    for sentence in phrases.absent_tools(figures, MAX_ITEMS // 2):
+            yield (
+                f"  {_rule(rule):<{width}}  {rule.effect:<6} "
+                f"{style.bad(harmed) if rule.first_succeeded else harmed} "
+                f"{rule.hits:>6} {rule.sessions:>8}  {share}"
+            )
+        yield style.faint("  harmed: successful sessions in which it was the first to refuse")
+    for sentence in phrases.absent_tools(figures, max_items or _ALL):
         yield style.warning(f"  {for_terminal(sentence, 160)}")
-    if quiet := phrases.never_fired(figures, MAX_ITEMS // 2):
+    if quiet := phrases.never_fired(figures, max_items or _ALL):
         yield style.faint(f"  {for_terminal(quiet, 400)}")
     for error in figures.eval_errors:
         times = "of the sessions" if error.id == "tags" else "undecided"
@@ -79,13 +113,13 @@ def _rule(rule: RuleFigures) -> str:
     return for_terminal(f"{rule.id} (observed)" if rule.observed else rule.id, 60)
 
 
-def _refused(figures: Figures, style: Style) -> Iterator[str]:
+def _refused(figures: Figures, style: Style, max_items: int | None) -> Iterator[str]:
     refused = phrases.sort_by_harm(figures.sessions)
     if not refused:
         return
     yield ""
     yield "refused (all later calls are counterfactual: the agent would have acted differently)"
-    for run in refused[:MAX_ITEMS]:
+    for run in refused[:max_items]:
         yield f"  {_named(run, style)}"
         yield (
             f"    call {(run.first_refusal or 0) + 1} of {run.calls}, "
@@ -98,9 +132,10 @@ def _refused(figures: Figures, style: Style) -> Iterator[str]:
             f"    by {for_terminal(run.first_rule or '', 60)}; "
             f"{phrases.count(run.refused, 'call')} refused{later}"
         )
-    left = figures.refused.count - len(refused[:MAX_ITEMS])
+    left = figures.refused.count - len(refused[:max_items])
     if left > 0:
-        yield f"  … and {phrases.count(left, 'more session', 'more sessions')} (see --format json)"
+        where = "--sessions" if max_items is None else "--verbose"
+        yield f"  … and {phrases.count(left, 'more session', 'more sessions')} (see {where})"
 
 
 def _named(run: RunFigures, style: Style) -> str:
@@ -108,13 +143,13 @@ def _named(run: RunFigures, style: Style) -> str:
     return style.bad(text) if run.success else text
 
 
-def _untouched(figures: Figures) -> Iterator[str]:
+def _untouched(figures: Figures, max_items: int | None) -> Iterator[str]:
     untouched = figures.refused.of - figures.refused.count
     yield ""
     of = figures.traces.sessions - figures.traces.without_calls
     yield f"untouched: {untouched} of {phrases.count(of, 'session')} with a call"
     runs = [run for run in figures.sessions if run.calls and not run.refused and not run.unknown]
-    if len(runs) <= MAX_ITEMS:
+    if max_items is None or len(runs) <= max_items:
         for run in runs:
             name = for_terminal(phrases.session_name(run.id, run.file), 90)
             yield f"  {name}{phrases.outcome(run.success)}, {phrases.count(run.calls, 'call')}"
@@ -125,26 +160,28 @@ def _outcomes(figures: Figures, style: Style) -> Iterator[str]:
     if not harm.succeeded and not catch.failed:
         yield "harm and catch: unknown, because no session has a known outcome (see --labels)"
     else:
-        text = f"harm   {phrases.harm(harm)}"
+        text = f"harm    {phrases.harm(harm)}"
         yield style.bad(text) if harm.refused else text
-        yield f"catch  {phrases.catch(catch)}"
+        yield f"catch   {phrases.catch(catch)}"
     if labels.matched or labels.unmatched:
-        yield f"labels {phrases.labels(labels)}"
+        yield f"labels  {phrases.labels(labels)}"
 
 
-def _errors(figures: Figures, style: Style) -> Iterator[str]:
+def _errors(figures: Figures, style: Style, max_items: int | None) -> Iterator[str]:
     coverage = figures.signatures
     if not coverage.matched.of and not coverage.redacted:
         return
     yield ""
     redacted = f"; {coverage.redacted} more without text" if coverage.redacted else ""
     yield f"errors matched by a signature: {phrases.share(coverage.matched)}{redacted}"
-    for signature in coverage.signatures[:MAX_ITEMS]:
+    for signature in coverage.signatures[:max_items]:
         part = style.bar(signature.hits / coverage.matched.of)
         yield f"  {part} {signature.hits:>6}  {for_terminal(signature.id, 60)}"
+    if more := len(coverage.signatures) - len(coverage.signatures[:max_items]):
+        yield f"  … and {phrases.count(more, 'more signature', 'more signatures')} (see --verbose)"
     if coverage.unmatched:
         yield f"most frequent of the {phrases.count(coverage.kinds, 'unmatched kind')}"
-    for kind in coverage.unmatched[:MAX_ITEMS]:
+    for kind in coverage.unmatched[:max_items]:
         part = style.bar(kind.hits / coverage.matched.of)
         tool = f"`{for_terminal(kind.tool, 30)}` " if kind.tool else ""
         yield f"  {part} {kind.hits:>6}  {tool}{for_terminal(kind.error, 100)}"
@@ -191,19 +228,19 @@ def _example(example: ChangedCall, style: Style) -> Iterator[str]:
     )
 
 
-def _skipped(figures: Figures) -> Iterator[str]:
+def _skipped(figures: Figures, max_items: int | None) -> Iterator[str]:
     traces = figures.traces
-    if not traces.skips:
+    # If nothing could be read, the reasons are the result.
+    if not traces.skips or (max_items is not None and traces.sessions):
         return
+    shown = traces.skips[:max_items]
     yield ""
-    yield f"skipped: {traces.skipped}"
-    for skip in traces.skips[:MAX_ITEMS]:
+    yield f"skipped: {traces.skipped:,}"
+    for skip in shown:
         location = f"{skip.file}:{skip.line}" if skip.line else skip.file
         yield f"  {for_terminal(location)}: {for_terminal(skip.reason, 160)}"
-    left = traces.skipped - len(traces.skips[:MAX_ITEMS])
-    if left:
-        which = "all" if traces.skipped == len(traces.skips) else f"the first {len(traces.skips)}"
-        yield f"  … and {left:,} more ({which} are in --format json)"
+    if left := traces.skipped - len(shown):
+        yield f"  … and {left:,} more" + ("" if max_items is None else " (see --verbose)")
 
 
 def _gates(figures: Figures, style: Style) -> Iterator[str]:

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from policyguard.compiler import CompiledPolicy
 from policyguard.model.effect import Effect
-from policyguard.model.event import Admitted, TurnStarted
+from policyguard.model.event import Admitted, Completed, Refused, SessionStarted, TurnStarted
 from policyguard.report.replay.figures import UnmatchedFigures
 from policyguard.simulate.error_kinds import MAX_KINDS, ReadOrder
 from policyguard.simulate.labels import Labels
 from policyguard.simulate.redacted import PartialEvaluator
 from policyguard.simulate.replay import runs
 from policyguard.simulate.run import Run
-from policyguard.traces import Reader, TraceFile
+from policyguard.traces import Item, Reader, Skipped, TraceFile
 
 _REFUSING_EFFECTS = frozenset(
     effect.value for effect in Effect if effect.strength >= Effect.ASK.strength
 )
+
+_MAX_KEPT_CHARS = 1 << 27
+"""Characters of recorded runs to keep in memory."""
+_ITEM_CHARS = 1000
+"""What an event takes in memory besides its texts, in characters."""
 
 
 class SessionResult(NamedTuple):
@@ -41,37 +46,89 @@ class SessionResult(NamedTuple):
     known_errors: int
 
     @property
+    def key(self) -> tuple[int, str]:
+        """The index of its trace, and its id."""
+        return self.order[0], self.name.partition("\n")[0]
+
+    @property
     def is_harmed(self) -> bool:
         """Whether a call is refused or may be: unknown counts against the policy."""
         return self.refused or self.unknown
 
 
 class RecordedRuns:
-    """Recorded runs for many replays; each reads the files again."""
+    """Recorded runs for many replays. They are read once if they fit in memory, else each time."""
 
     def __init__(self, files: Sequence[Path], labels: Labels | None) -> None:
         self._files = files
         self._labels = labels
+        self._kept: list[tuple[Path, str | None, list[Item]]] = []
+        self._is_read = False
+        self._room = _MAX_KEPT_CHARS
+        self._with_children: set[int] = set()
         self.trace_count = 0
 
     def traces(self) -> Iterator[TraceFile]:
-        """Yield the traces of the files, also those in archives."""
+        """Yield the traces of the files, also those in archives. Read each before you advance."""
+        if self._is_read:
+            for path, format_, kept in self._kept:
+                yield TraceFile(path, format_, iter(kept))
+            return
         reader = Reader()
-        self.trace_count = 0
+        self.trace_count = index = 0
         for file in self._files:
             for trace in reader.iter_files(file):
                 self.trace_count += trace.format is not None
-                yield trace
+                items: list[Item] = []
+                if self._room > 0:
+                    self._kept.append((trace.path, trace.format, items))
+                yield TraceFile(trace.path, trace.format, self._keep(index, trace, items))
+                index += 1
+        self._is_read = self._room > 0
 
-    def replay_under(self, compiled: CompiledPolicy) -> list[SessionResult]:
+    def _keep(self, index: int, trace: TraceFile, items: list[Item]) -> Iterator[Item]:
+        """Yield the items of a trace, and keep them as long as all together are small enough."""
+        for item in trace:
+            if isinstance(item, SessionStarted) and item.parent:
+                self._with_children.add(index)
+            if self._room > 0:
+                self._room -= _ITEM_CHARS + _count_chars(item)
+                items.append(item)
+                if self._room <= 0:
+                    self._kept.clear()
+                    items.clear()
+            yield item
+
+    def _traces_of(self, sessions: Collection[tuple[int, str]]) -> Iterator[TraceFile]:
+        """Yield the traces with only these sessions, by the index of their trace and their id.
+
+        A trace in which sessions have children is complete.
+        """
+        traces = {index for index, _ in sessions}
+        for index, trace in enumerate(self.traces()):
+            if index in self._with_children and index in traces:
+                yield trace
+                continue
+            chosen = (
+                item
+                for item in trace
+                if not isinstance(item, Skipped) and (index, item.session) in sessions
+            )
+            yield TraceFile(trace.path, trace.format, chosen)
+
+    def replay_under(
+        self, compiled: CompiledPolicy, only: Collection[tuple[int, str]] | None = None
+    ) -> list[SessionResult]:
         """Return all sessions with calls, replayed in observe mode: refusals change nothing.
 
         A policy that is in observe mode as a whole is replayed as if enforced; single entries in
-        observe mode refuse nothing.
+        observe mode refuse nothing. `only` are the keys of the sessions to replay, and perhaps
+        others with them; then their lines are not those of the files.
         """
         results: list[SessionResult] = []
         observed = PartialEvaluator(compiled).observe_only
-        replayed = runs(compiled, self.traces(), observe=True, on_skipped=lambda item: None)
+        traces = self.traces() if only is None else self._traces_of(only)
+        replayed = runs(compiled, traces, observe=True, on_skipped=lambda item: None)
         for _, members in groupby(replayed, key=lambda run: run.order[0]):
             sessions = [(run.id, run.file, _session_result(run, observed)) for run in members]
             for id_, file, result in sessions:
@@ -95,6 +152,15 @@ class RecordedRuns:
                     key = index, item.session
                     maxima[key] = max(maxima.get(key, 0), count)
         return maxima
+
+
+def _count_chars(item: Item) -> int:
+    """Return about how many characters of the recording an item holds."""
+    if isinstance(item, Completed):
+        return len(item.text) + len(item.error or "")
+    if isinstance(item, Admitted | Refused):
+        return len(repr(item.args))
+    return 0
 
 
 def _session_result(run: Run, observed: frozenset[str]) -> SessionResult:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.entry_paths import limit_path
 from policyguard.engines.yaml_tree import Path, descend, to_plain
-from policyguard.model.limits import Budget, Limit, PollingLimit, RepeatLimit, iter_limits, limit_id
+from policyguard.model.limits import (
+    Budget,
+    CycleLimit,
+    Limit,
+    PollingLimit,
+    RepeatLimit,
+    iter_limits,
+    limit_id,
+    limits_of,
+)
 
 _LIMIT_KINDS = ("repeat", "cycle", "failures", "polling")
 _FACTORS = ((1, 4), (1, 3), (1, 2), (2, 3), (3, 4), (1, 1), (5, 4), (3, 2), (2, 1), (3, 1))
@@ -17,6 +26,8 @@ _MIN_THRESHOLD = 2
 """The lowest threshold to try: 1 would refuse the first repetition."""
 _WINDOW_FACTOR = 2
 """The factor for a window, which is also tried as `all`."""
+_LENGTH_FACTOR = 2
+"""The factor for the longest cycle."""
 _QUANTILES = ((9, 10), (19, 20), (49, 50), (1, 1))
 _EXTRA_FACTORS = ((5, 4), (3, 2), (2, 1))
 """Factors for budgets above the longest run."""
@@ -37,15 +48,20 @@ class Option(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """An entry and its options; the first is the policy's own."""
+    """An entry and its options; the first is the policy's own.
+
+    If several limits of a kind are a list, `siblings` are all of them, as in YAML.
+    """
 
     id: str
     path: Path
     options: tuple[Option, ...]
+    siblings: tuple[dict[str, Any], ...] = ()
 
     def covers(self, entry: str) -> bool:
-        """Return whether an entry is this one or a part of it."""
-        return entry == self.id or entry.startswith(f"{self.id}/")
+        """Return whether an entry is this one or a part of it; `…/2` is the next of a list."""
+        part = entry.removeprefix(f"{self.id}/")
+        return entry == self.id or (part != entry and not part.isdecimal())
 
 
 def build_search_space(
@@ -53,6 +69,19 @@ def build_search_space(
 ) -> list[Axis]:
     """Return every axis. `calls` counts the calls of successful runs, by budget scope."""
     return [*_limit_axes(compiled), *_budget_axes(compiled), *_new_budget_axes(compiled, calls)]
+
+
+def changed_entries(changes: Iterable[tuple[Axis, int]]) -> dict[Path, Any]:
+    """Return what a layer sets for these options: an entry, or all limits of a list, by path."""
+    found: dict[Path, Any] = {}
+    for axis, option in changes:
+        entry = axis.options[option].entry
+        if axis.siblings:
+            entries = found.setdefault(axis.path[:-1], list(axis.siblings))
+            entries[axis.path[-1]] = entry
+        elif entry is not None:
+            found[axis.path] = entry
+    return found
 
 
 def _limit_axes(compiled: CompiledPolicy) -> Iterator[Axis]:
@@ -64,7 +93,11 @@ def _limit_axes(compiled: CompiledPolicy) -> Iterator[Axis]:
             entry = _written_entry(compiled, path)
             options = list(_limit_options(limit, entry))
             if len(options) > 1:
-                yield Axis(limit_id(level, kind, index), path, tuple(options))
+                siblings = tuple(
+                    _written_entry(compiled, (*path[:-1], number))
+                    for number in range(len(limits_of(limits, kind)) if path[-1] == index else 0)
+                )
+                yield Axis(limit_id(level, kind, index), path, tuple(options), siblings)
 
 
 def _limit_options(limit: Limit, entry: dict[str, Any]) -> Iterator[Option]:
@@ -79,6 +112,12 @@ def _limit_options(limit: Limit, entry: dict[str, Any]) -> Iterator[Option]:
         escalation = shift_escalation(limit, threshold + first, value + first)
         kept = {name: kept for name, kept in entry.items() if not name.endswith("_at")}
         changed = {**kept, key: value, **escalation}
+        if isinstance(limit, CycleLimit):
+            for longest in _cycle_lengths(limit, value):
+                is_current = value == threshold and longest == limit.longest
+                option = entry if is_current else {**changed, "longest": longest}
+                yield Option(((key, value), ("longest", longest)), option)
+            continue
         if not isinstance(limit, RepeatLimit):
             yield Option(((key, value),), entry if value == threshold else changed)
             continue
@@ -86,6 +125,13 @@ def _limit_options(limit: Limit, entry: dict[str, Any]) -> Iterator[Option]:
             is_current = value == threshold and window == limit.window
             option = entry if is_current else {**changed, "window": window}
             yield Option(((key, value), ("window", window)), option)
+
+
+def _cycle_lengths(limit: CycleLimit, value: int) -> list[int]:
+    """Return lengths of the longest cycle for a threshold: also others if it is not loosened."""
+    longest = limit.longest
+    others = (longest * _LENGTH_FACTOR, max(limit.shortest, longest // _LENGTH_FACTOR))
+    return list(dict.fromkeys([longest, *(others if value <= limit.max else ())]))
 
 
 def _windows(limit: RepeatLimit, value: int) -> list[int | str]:

@@ -7,7 +7,7 @@ order (see `certification`), and the passing one with the highest catch is propo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import msgspec
@@ -110,7 +110,10 @@ class _Search:
         request, groups = self._request, self._groups
         exploring = frozenset([*groups.explored_succeeded, *groups.explored_failed])
         sweep = Sweep(self._axes, self._base, exploring)
-        explored = sweep.run(self._replay)
+        # Without shared entries, other sessions make no difference.
+        only = {self._base[index].key for index in exploring}
+        shared = find_shared_entries(self._policy)
+        explored = sweep.run(lambda option: self._replay(option, None if shared else only))
         path = build_path(explored, int(request.max_harm * len(groups.explored_succeeded)))
         replayed = [
             (combination, sessions)
@@ -243,7 +246,13 @@ class _Search:
             counts["turn"] = per_turn
         return counts
 
-    def _replay(self, combination: Combination) -> list[SessionResult] | None:
+    def _replay(
+        self, combination: Combination, only: Collection[tuple[int, str]] | None = None
+    ) -> list[SessionResult] | None:
+        """Replay a combination; None if its policy is invalid.
+
+        `only`: the sessions to replay. The results of the others may be those of `_base`.
+        """
         if not any(combination):
             return self._base
         compiled = compile_layer(self._render_layer(combination, self._extends))
@@ -251,10 +260,16 @@ class _Search:
             return None
         self._replays += 1
         self._on_step(f"replaying setting {self._replays - 1}")
-        sessions = self._recording.replay_under(compiled)
-        if [session.order for session in sessions] != [session.order for session in self._base]:
+        sessions = self._recording.replay_under(compiled, only)
+        chosen = [
+            index for index, session in enumerate(self._base) if only is None or session.key in only
+        ]
+        if only is not None:
+            sessions = [session for session in sessions if session.key in only]
+        if [session.name for session in sessions] != [self._base[index].name for index in chosen]:
             raise SuggestError("the traces changed while they were read; try again")
-        return sessions
+        replayed = dict(zip(chosen, sessions, strict=True))
+        return [replayed.get(index, session) for index, session in enumerate(self._base)]
 
     def _render_layer(self, combination: Combination, extends: Sequence[str]) -> str:
         return render_layer(

@@ -14,6 +14,8 @@ import pytest
 
 from policyguard import CallRefused, Decision, Guard, Session
 from policyguard.model.event import Admitted, Completed, Event, SessionStarted
+from policyguard.store.memory.store import MemoryStore
+from policyguard.store.protocol import Caps
 
 POLICY = """
 policyguard: 1
@@ -174,6 +176,41 @@ def test_async_listener_without_a_loop_is_logged(
 
     load(tmp_path, listener=listener).session("s")
     assert "an async listener missed SessionStarted: no event loop is running" in caplog.text
+
+
+def test_closed_session_without_a_journal_is_opened_again(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY)
+    guard = Guard.load(file, store=MemoryStore(caps=Caps(constraints=9, evidence=9, anchors=9)))
+
+    async def main() -> None:
+        session = guard.session("s")
+        await session.acheck("x")
+        session.close()
+        again = guard.session("s")
+        assert (await again.acheck("x")).id == "c2"
+
+    asyncio.run(main())
+
+
+def test_async_listener_after_its_loop_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    received: list[Event] = []
+
+    async def listener(event: Event) -> None:
+        received.append(event)
+
+    guard = load(tmp_path, listener=listener)
+
+    async def main() -> None:
+        async with guard.session("s"):
+            pass
+
+    asyncio.run(main())
+    assert [type(event) for event in received] == [SessionStarted]
+    guard.session("s").check("x")
+    assert "an async listener missed Admitted: no event loop is running" in caplog.text
 
 
 def test_cancelled_check_counts_nothing(tmp_path: Path) -> None:

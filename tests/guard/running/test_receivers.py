@@ -127,6 +127,19 @@ def test_first_object_is_unmarked_in_each_session(session: Session, log: EventLo
     assert found[1]["self"].startswith("<Account #")
 
 
+def test_object_in_the_place_of_another_is_another(session: Session, log: EventLog) -> None:
+    places = []
+    with session:
+        for _ in range(20):
+            account = Account("ann", object())
+            places.append(id(account))
+            method(session)(account)
+            del account
+    assert len(set(places)) < len(places)
+    marks = [event.args["self"] for event in log.of_type(Admitted) if event.args]
+    assert len(set(marks)) == len(marks) == 19
+
+
 def test_objects_are_not_kept_alive(session: Session) -> None:
     import gc
     import weakref

@@ -33,6 +33,18 @@ def test_the_search_space_of_core_has_its_limits_and_new_budgets() -> None:
         {},
         {"calls": 40, "per": "turn"},
     ]
+    cycles = [
+        (one.setting[0][1], one.setting[1][1]) for one in found["limits/default/cycle"].options
+    ]
+    assert cycles[:3] == [(4, 5), (4, 10), (4, 2)]
+    assert {longest for most, longest in cycles if most > 4} == {5}
+    assert {(3, 10), (2, 2), (6, 5)} <= set(cycles)
+    assert found["limits/default/cycle"].options[1].entry == {
+        "longest": 10,
+        "max": 4,
+        "per": "turn",
+        "advise_at": 3,
+    }
     thresholds = {dict(one.setting)["max"] for one in found["limits/default/failures"].options}
     assert thresholds == {2, 3, 4, 6, 8, 9, 12, 18}
 
@@ -80,6 +92,19 @@ def test_escalation_thresholds_move_with_their_limit(
     axis = _axes(policy(tmp_path / "p.yaml", text))["limits/default/failures"]
     entry = next(one.entry for one in axis.options if dict(one.setting)["max"] == at)
     assert entry == {"max": at, "same": "error", **moved}
+
+
+def test_thresholds_of_polling_keep_their_distance(tmp_path: Path) -> None:
+    limit = "limits: {tools: {wait: {polling: {unchanged: 4, advise_at: 3, halt_at: 9}}}}"
+    (axis,) = [
+        one for one in _axes(policy(tmp_path / "p.yaml", limit)).values() if "polling" in one.id
+    ]
+    found = {}
+    for option in axis.options:
+        found[option.entry["unchanged"]] = option.entry.get("advise_at"), option.entry["halt_at"]
+    assert found[4] == (3, 9)
+    assert all(halt_at == unchanged + 5 for unchanged, (_, halt_at) in found.items())
+    assert {advise_at for unchanged, (advise_at, _) in found.items() if unchanged > 4} == {3}
 
 
 def test_a_budget_of_all_calls_is_varied_and_not_duplicated(tmp_path: Path) -> None:

@@ -51,6 +51,21 @@ def test_errors_that_share_their_words_are_one_cluster() -> None:
     ]
 
 
+def test_proposal_names_the_tool_with_most_of_the_errors() -> None:
+    found = [("a", 2), ("b", 3), ("a", 2)]
+    errors = tuple(
+        UnmatchedFigures(f"quux glorped {number}", hits, tool, "s", "f")
+        for number, (tool, hits) in enumerate(found)
+    )
+    session = SessionResult((0,), "s\nf", None, 9, False, False, frozenset(), errors, 0)
+    (proposal,) = propose_signatures(CORE, [session], lambda: iter(()))[1]
+    assert (proposal.tool, proposal.hits) == ("a", 7)
+
+
+def test_errors_without_words_are_one_cluster() -> None:
+    assert _clusters("404 17", "500 18") == [["404 17", "500 18"]]
+
+
 def test_errors_that_only_begin_alike_are_no_cluster() -> None:
     assert len(_clusters("the flux of alpha is wrong", "the cat sat on my mat")) == 2
     assert len(_clusters("/a/b is gone for good", "/c is here to stay")) == 2

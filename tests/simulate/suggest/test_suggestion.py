@@ -66,6 +66,17 @@ def test_entries_in_observe_mode_refuse_nothing(tmp_path: Path) -> None:
     assert "max: 3" in suggestion.yaml
 
 
+def test_each_step_is_reported(tmp_path: Path) -> None:
+    trace = _runs(tmp_path / "t.jsonl", [2] * 40, [4] * 20)
+    steps: list[str] = []
+    file = str(policy(tmp_path / "p.yaml", ONE_LIMIT))
+    suggest(Request(policies=(file,), files=(trace,), labels=None, max_harm=0.05), steps.append)
+    assert steps[0] == "replaying the policy as it stands"
+    settings = [step for step in steps if step.startswith("replaying setting")]
+    assert settings == [f"replaying setting {number}" for number in range(1, len(settings) + 1)]
+    assert settings
+
+
 def test_a_policy_in_observe_mode_is_replayed_as_if_enforced(tmp_path: Path) -> None:
     trace = _runs(tmp_path / "t.jsonl", [2] * 100, [4] * 20)
     suggestion = _suggested(trace, policy(tmp_path / "p.yaml", f"mode: observe\n{ONE_LIMIT}"))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from policyguard.report.replay import phrases
-from policyguard.report.replay.figures import Interval, PolicyFigures
+from policyguard.report.replay.figures import Figures, Interval, PolicyFigures
 from policyguard.report.replay.html.charts import icon
 from policyguard.report.replay.html.element import Child, Element, code, element, untrusted
 
@@ -63,6 +63,20 @@ def session_name(id_: str, file: str) -> Element:
 def policy_name(policy: PolicyFigures) -> Element:
     """Build a policy's name and digest."""
     return element("span", untrusted(policy.name, 60), " ", code(policy.digest[:12]))
+
+
+def entry_anchors(figures: Figures) -> dict[str, str]:
+    """Return the ids in the page of the entries that fired, by entry."""
+    rules = [*figures.rules, *(figures.baseline.rules if figures.baseline is not None else ())]
+    ids = dict.fromkeys(rule.id for rule in rules)
+    return {id_: f"entry-{number}" for number, id_ in enumerate(ids, 1)}
+
+
+def entry_link(id_: str, anchors: Mapping[str, str], max_length: int = 80) -> Element:
+    """Build an entry's id, linked to where the policy has it if the page shows that."""
+    name = code(id_, max_length)
+    anchor = anchors.get(id_)
+    return element("a", name, href=f"#{anchor}") if anchor is not None else name
 
 
 def percent(rate: float | None, interval: Interval | None) -> Element:

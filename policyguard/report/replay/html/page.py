@@ -14,7 +14,7 @@ from importlib import resources
 from policyguard.report.replay.figures import Figures
 from policyguard.report.replay.html.baseline import baseline_section
 from policyguard.report.replay.html.charts import shape_definitions
-from policyguard.report.replay.html.components import policy_name
+from policyguard.report.replay.html.components import entry_anchors, policy_name
 from policyguard.report.replay.html.coverage import coverage_section
 from policyguard.report.replay.html.element import Element, code, document, element, stylesheet
 from policyguard.report.replay.html.rules import rules_section
@@ -74,19 +74,33 @@ def _header(figures: Figures) -> Element:
             policy_name(baseline.policy) if baseline is not None else None,
         ),
         element("p", f"Replayed in mode {modes.get(policy.mode, policy.mode)}.", class_="faint"),
+        _made(figures),
     )
+
+
+def _made(figures: Figures) -> Element | None:
+    if figures.created_at is None:
+        return None
+    took = f" in {figures.elapsed_s:,.1f} s" if figures.elapsed_s is not None else ""
+    shown = figures.created_at.replace("T", " ").replace("Z", " UTC")
+    time = element("time", shown, datetime=figures.created_at)
+    return element("p", "Made ", time, f"{took}.", class_="faint")
 
 
 def _sections(figures: Figures) -> Iterator[Element]:
     anchors = {
         index: f"session-{index + 1}" for index, run in enumerate(figures.sessions) if run.timeline
     }
-    yield summary_section(figures)
+    entries = entry_anchors(figures)
+    yield summary_section(figures, entries)
     if figures.baseline is not None:
-        yield baseline_section(figures.baseline)
-    yield rules_section(figures)
-    yield sessions_section(figures, anchors)
-    for part in (timelines_section(figures, anchors), coverage_section(figures.signatures)):
+        yield baseline_section(figures.baseline, entries)
+    yield rules_section(figures, entries)
+    yield sessions_section(figures, anchors, entries)
+    for part in (
+        timelines_section(figures, anchors, entries),
+        coverage_section(figures.signatures),
+    ):
         if part is not None:
             yield part
     yield traces_section(figures)

@@ -8,6 +8,7 @@ from policyguard.report.replay import phrases
 from policyguard.report.replay.figures import Figures, RunFigures
 from policyguard.report.replay.html.components import (
     Column,
+    entry_link,
     left_out,
     outcome_label,
     section,
@@ -24,8 +25,13 @@ _CHANGES = {
 }
 
 
-def sessions_section(figures: Figures, anchors: Mapping[int, str]) -> Element:
-    """Build the section. `anchors` are the ids of the listed sessions' timelines."""
+def sessions_section(
+    figures: Figures, anchors: Mapping[int, str], entries: Mapping[str, str]
+) -> Element:
+    """Build the section.
+
+    `anchors` are the ids of the sessions' timelines, `entries` those of the policy's entries.
+    """
     runs = list(enumerate(figures.sessions))
     harmed = [index for index, run in runs if run.refused and run.success]
     caught = [index for index, run in runs if run.refused and not run.success]
@@ -36,8 +42,8 @@ def sessions_section(figures: Figures, anchors: Mapping[int, str]) -> Element:
         "sessions",
         "Sessions",
         element("p", _summary(figures)),
-        _refused("although they succeeded", figures, harmed, anchors, fold=False),
-        _refused("and failed, or of unknown outcome", figures, caught, anchors, fold=True),
+        _refused("although they succeeded", figures, harmed, anchors, entries, fold=False),
+        _refused("and failed, or of unknown outcome", figures, caught, anchors, entries, fold=True),
         _others("Undetermined", unknown, changed=changed),
         _others("No call refused", untouched, changed=changed),
         left_out(figures.left_out, "session", "--sessions lists more; all are counted"),
@@ -53,32 +59,42 @@ def _summary(figures: Figures) -> str:
 
 
 def _refused(
-    label: str, figures: Figures, indexes: Sequence[int], anchors: Mapping[int, str], *, fold: bool
+    label: str,
+    figures: Figures,
+    indexes: Sequence[int],
+    anchors: Mapping[int, str],
+    entries: Mapping[str, str],
+    *,
+    fold: bool,
 ) -> Element | None:
     changed = figures.baseline is not None
     columns = [
         Column("Session"),
+        Column("Why"),
         Column("Outcome"),
         Column("First refused call", number=True),
         Column("Tool"),
-        Column("Why"),
         Column("Calls refused", number=True),
         *([Column("Compared")] if changed else []),
     ]
-    rows = (_cells(figures.sessions[index], anchors.get(index), changed) for index in indexes)
+    rows = (
+        _cells(figures.sessions[index], anchors.get(index), entries, changed) for index in indexes
+    )
     caption = f"Refused {label}: {phrases.count(len(indexes), 'session')}"
     return table(caption, columns, rows, fold=fold)
 
 
-def _cells(run: RunFigures, anchor: str | None, changed: bool) -> Sequence[Child]:
+def _cells(
+    run: RunFigures, anchor: str | None, entries: Mapping[str, str], changed: bool
+) -> Sequence[Child]:
     name = session_name(run.id, run.file)
     message = untrusted(run.first_message or "", 160)
     return [
         element("a", name, href=f"#{anchor}") if anchor else name,
+        element("span", entry_link(run.first_rule or "", entries), " ", message, class_="why"),
         outcome_label(run.success),
         f"{(run.first_refusal or 0) + 1:,} of {run.calls:,}",
         code(run.first_tool or "", 40),
-        element("span", code(run.first_rule or "", 80), " ", message, class_="why"),
         f"{run.refused:,}",
         *([_change(run)] if changed else []),
     ]

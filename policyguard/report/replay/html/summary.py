@@ -2,52 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
 
 from policyguard.report.replay import phrases
+from policyguard.report.replay.assessment import HarmAssessment, assess_harm
 from policyguard.report.replay.figures import Catch, Figures, GateFigures, Harm, Share
 from policyguard.report.replay.html.charts import interval, stacked
-from policyguard.report.replay.html.components import effect_label, section
-from policyguard.report.replay.html.element import Element, code, element
+from policyguard.report.replay.html.components import effect_label, entry_link, section
+from policyguard.report.replay.html.element import Child, Element, code, element
 
 
-class HarmAssessment(NamedTuple):
-    """The assessment of successful runs: `kind` is hit, spared or unknown."""
+def summary_section(figures: Figures, entries: Mapping[str, str]) -> Element:
+    """Build the section with the assessment, the three shares, and the caveats.
 
-    kind: str
-    sentence: str
-    confidence: str
-
-
-def assess_harm(harm: Harm) -> HarmAssessment:
-    """Assess whether the policy would have harmed successful runs."""
-    known = harm.succeeded - harm.unknown
-    if not known or harm.ci95 is None:
-        reason = "No session is known to have succeeded (see --labels)."
-        if harm.succeeded:
-            reason = "The recording lacks the data to decide this for the successful sessions."
-        sentence = "It is unknown whether this policy would have harmed successful runs."
-        return HarmAssessment("unknown", sentence, reason)
-    of = phrases.count(known, "successful session")
-    sentence = f"This policy would have refused a call in {harm.refused or 'none'} of {of}."
-    if harm.unknown:
-        sentence += f" {harm.unknown:,} more are undetermined."
-    low, high = harm.ci95
-    share = f"between {low:.1%} and {high:.1%}" if harm.refused else f"at most {high:.1%}"
-    return HarmAssessment(
-        "hit" if harm.refused else "spared",
-        sentence,
-        f"With 95 % confidence, {share} of such runs would have a call refused.",
-    )
-
-
-def summary_section(figures: Figures) -> Element:
-    """Build the section with the assessment, the three shares, and the caveats."""
-    assessment = assess_harm(figures.harm)
+    `entries` are the ids of the policy's entries in the page.
+    """
+    assessment = assess_harm(figures.harm, figures.rules)
     banner = element(
         "div",
-        element("p", assessment.sentence, class_="sentence"),
+        element("p", *_linked(assessment, entries), class_="sentence"),
         element("p", assessment.confidence),
         class_=f"assessment {assessment.kind}",
     )
@@ -64,6 +37,17 @@ def summary_section(figures: Figures) -> Element:
         element("h3", "Caveats") if caveats else None,
         element("ul", *caveats) if caveats else None,
     )
+
+
+def _linked(assessment: HarmAssessment, entries: Mapping[str, str]) -> Iterator[Child]:
+    """Yield the sentence, its causes linked to the policy."""
+    yield assessment.sentence
+    separator = ": "
+    for id_, number in assessment.main_causes:
+        yield f"{separator}{number:,} by "
+        yield entry_link(id_, entries)
+        separator = ", "
+    yield f"{separator}{assessment.other_causes:,} by others." if assessment.other_causes else "."
 
 
 def _harm(harm: Harm) -> Share:

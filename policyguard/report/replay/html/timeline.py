@@ -14,6 +14,7 @@ from policyguard.report.replay.figures import CallFigures, Figures, RunFigures
 from policyguard.report.replay.html.charts import SHAPES, call_strip
 from policyguard.report.replay.html.components import (
     effect_label,
+    entry_link,
     outcome_label,
     section,
     session_name,
@@ -31,8 +32,13 @@ _RECORDED = {
 _SECOND = 1_000_000_000
 
 
-def timelines_section(figures: Figures, anchors: Mapping[int, str]) -> Element | None:
-    """Build the sessions' timelines, refused and successful ones first."""
+def timelines_section(
+    figures: Figures, anchors: Mapping[int, str], entries: Mapping[str, str]
+) -> Element | None:
+    """Build the sessions' timelines, refused and successful ones first.
+
+    `anchors` are their ids in the page, `entries` those of the policy's entries.
+    """
     runs = [(figures.sessions[index], anchor) for index, anchor in anchors.items()]
     if not runs:
         return None
@@ -56,13 +62,17 @@ def timelines_section(figures: Figures, anchors: Mapping[int, str]) -> Element |
             class_="legend",
         ),
         *(
-            _timeline(run, anchor, first=number == 0, compared=figures.baseline is not None)
+            _timeline(
+                run, anchor, entries, first=number == 0, compared=figures.baseline is not None
+            )
             for number, (run, anchor) in enumerate(runs)
         ),
     )
 
 
-def _timeline(run: RunFigures, anchor: str, *, first: bool, compared: bool) -> Element:
+def _timeline(
+    run: RunFigures, anchor: str, entries: Mapping[str, str], *, first: bool, compared: bool
+) -> Element:
     calls = run.timeline
     start = next((call.at for call in calls if call.at is not None), None)
     times = "No recorded times." if start is None else f"Times from {_date(start)} on."
@@ -76,7 +86,7 @@ def _timeline(run: RunFigures, anchor: str, *, first: bool, compared: bool) -> E
         element(
             "div",
             element("p", times, class_="faint"),
-            *_parts(calls, start, compared=compared),
+            *_parts(calls, start, entries, compared=compared),
             _end(run.calls - calls[-1].index - 1),
             id=anchor,
         ),
@@ -95,13 +105,15 @@ def _totals(run: RunFigures) -> str:
     return text
 
 
-def _parts(calls: Sequence[CallFigures], start: int | None, *, compared: bool) -> Iterator[Element]:
+def _parts(
+    calls: Sequence[CallFigures], start: int | None, entries: Mapping[str, str], *, compared: bool
+) -> Iterator[Element]:
     """Yield the lists of factual and of counterfactual calls."""
     before = -1
     for counterfactual, group in groupby(calls, key=lambda call: call.counterfactual):
         items: list[Element | None] = []
         for call in group:
-            items += (_gap(call.index - before - 1), _call(call, start))
+            items += (_gap(call.index - before - 1), _call(call, start, entries))
             before = call.index
         if counterfactual:
             either = " under one of the two policies" if compared else ""
@@ -116,9 +128,10 @@ def _parts(calls: Sequence[CallFigures], start: int | None, *, compared: bool) -
         yield element("ol", *items, class_=kind, role="list", aria_label=label)
 
 
-def _call(call: CallFigures, start: int | None) -> Element:
+def _call(call: CallFigures, start: int | None, entries: Mapping[str, str]) -> Element:
     recorded = _RECORDED[call.recorded]
     failed = " failed" if recorded.startswith("failed") else ""
+    has_result = call.recorded == "ok" and call.result is not None
     return element(
         "li",
         element(
@@ -131,22 +144,32 @@ def _call(call: CallFigures, start: int | None) -> Element:
             " ",
             element("span", _since(call.at, start), class_="faint"),
             " ",
-            element("span", f"recorded: {recorded}", class_=f"recorded{failed}"),
+            None
+            if has_result
+            else element("span", f"recorded: {recorded}", class_=f"recorded{failed}"),
             class_="head",
         ),
         element("p", "arguments not recorded" if call.args is None else code(call.args, 241)),
-        _violation(call),
+        _result(call),
         _failure(call),
+        _violation(call, entries),
         _baseline(call),
         class_=f"call {call.effect}",
     )
 
 
-def _violation(call: CallFigures) -> Element | None:
+def _violation(call: CallFigures, entries: Mapping[str, str]) -> Element | None:
     if call.rule is None:
         return None
     message = untrusted(call.message or "", 241)
-    return element("p", code(call.rule, 100), ": ", message)
+    return element("p", entry_link(call.rule, entries, 100), ": ", message)
+
+
+def _result(call: CallFigures) -> Element | None:
+    if call.result is None:
+        return None
+    text = code(call.result, 241) if call.result.strip() else "empty"
+    return element("p", element("span", "result ", class_="faint"), text)
 
 
 def _failure(call: CallFigures) -> Element | None:

@@ -1,0 +1,72 @@
+"""Recorded runs that are replayed many times: read once, or only some of their sessions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from policyguard.simulate import load
+from policyguard.simulate.suggest import replayed_sessions
+from policyguard.simulate.suggest.replayed_sessions import RecordedRuns, SessionResult
+from tests.simulate.recording import lines, policy, read, write
+
+STRICT = "rules: {no-b: {tools: [read], when: 'call.args.path == \"/b\"', message: no}}"
+TIGHT = "budgets: {all: {calls: 3, per: session}}"
+
+
+def _traces(folder: Path) -> tuple[Path, ...]:
+    return (
+        write(
+            folder / "a.jsonl",
+            lines("one", [read("/a"), read("/b")], success=True),
+            lines("two", [read("/a")] * 2, success=False),
+        ),
+        write(
+            folder / "b.jsonl",
+            lines("parent", [read("/a")] * 2, success=True, closed=False),
+            lines("child", [read("/a")] * 2, parent="parent"),
+        ),
+        write(folder / "c.jsonl", lines("one", [read("/b")], success=False)),
+    )
+
+
+def _facts(results: list[SessionResult]) -> list[tuple[object, ...]]:
+    return [(result.key, result.success, result.refused_by) for result in results]
+
+
+def test_files_are_read_once_if_they_fit_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = load(policy(tmp_path / "p.yaml", STRICT))
+    files = _traces(tmp_path)
+    small = RecordedRuns(files, None)
+    first = small.replay_under(compiled)
+    assert [result.key for result in first] == [
+        *((0, "one"), (0, "two"), (1, "child"), (1, "parent"), (2, "one"))
+    ]
+    with monkeypatch.context() as patched:
+        patched.setattr(replayed_sessions, "_MAX_KEPT_CHARS", 3000)
+        large = RecordedRuns(files, None)
+        assert large.replay_under(compiled) == first
+        assert large.replay_under(compiled) == first
+    for file in files:
+        file.unlink()
+    assert small.replay_under(compiled) == first
+    assert large.replay_under(compiled) == []
+
+
+def test_some_sessions_replay_as_they_do_among_all(tmp_path: Path) -> None:
+    recorded = RecordedRuns(_traces(tmp_path), None)
+    for name, rules in (("strict", STRICT), ("tight", TIGHT)):
+        compiled = load(policy(tmp_path / f"{name}.yaml", rules))
+        everything = recorded.replay_under(compiled)
+        for chosen in ([(0, "two")], [(0, "one"), (2, "one")], [(1, "child")], [(1, "parent")]):
+            found = recorded.replay_under(compiled, chosen)
+            wanted = [result for result in everything if result.key in chosen]
+            assert _facts([result for result in found if result.key in chosen]) == _facts(wanted)
+            traces = {index for index, _ in chosen}
+            assert {result.key[0] for result in found} == traces
+    assert len(recorded.replay_under(compiled, [(0, "two")])) == 1
+    # A child charges its parent's budget, so they are replayed together.
+    assert len(recorded.replay_under(compiled, [(1, "child")])) == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ FILE_NAME = "suggested.yaml"
 """The layer's file name in reports; it is resolved in the current folder."""
 
 
-Entries = Iterable[tuple[tuple[str | int, ...], dict[str, Any] | None]]
-"""Entries by path; None for no entry."""
+Entries = Mapping[tuple[str | int, ...], dict[str, Any] | list[dict[str, Any]]]
+"""Entries, or lists of limits, by path."""
 
 
 def render_layer(name: str, extends: Sequence[str], entries: Entries) -> str:
@@ -32,14 +32,12 @@ def render_layer(name: str, extends: Sequence[str], entries: Entries) -> str:
         f"extends: {flow_yaml(list(extends))}",
     ]
     tree: dict[str, Any] = {}
-    for path, entry in entries:
-        if entry is None:
-            continue
+    for path, entry in entries.items():
         node = tree
         *parents, last = map(str, path)
         for key in parents:
             node = node.setdefault(key, {})
-        node[last] = flow_yaml(entry)
+        node[last] = list(map(flow_yaml, entry)) if isinstance(entry, list) else flow_yaml(entry)
     for section, value in tree.items():
         lines += ["", *_lines(section, value, "")]
     return "\n".join(lines) + "\n"
@@ -49,7 +47,7 @@ def render_signatures_layer(
     name: str, extends: Sequence[str], proposals: Sequence[SignatureProposal]
 ) -> str:
     """Return the text of a layer with these signatures; a person decides the blame."""
-    lines = [render_layer(name, extends, ()).rstrip(), "", "signatures:"]
+    lines = [render_layer(name, extends, {}).rstrip(), "", "signatures:"]
     for proposal in proposals:
         errors, runs = count(proposal.hits, "error"), count(proposal.sessions, "session")
         tool = for_terminal(replace_surrogates(proposal.tool), 60)
@@ -88,10 +86,13 @@ def replace_surrogates(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _lines(key: str, value: dict[str, Any] | str, indent: str) -> Iterator[str]:
+def _lines(key: str, value: dict[str, Any] | list[str] | str, indent: str) -> Iterator[str]:
     if isinstance(value, str):
         yield f"{indent}{flow_yaml(key)}: {value}"
         return
     yield f"{indent}{flow_yaml(key)}:"
+    if isinstance(value, list):
+        yield from (f"{indent}  - {item}" for item in value)
+        return
     for name, child in value.items():
         yield from _lines(name, child, f"{indent}  ")

@@ -36,7 +36,12 @@ from policyguard.simulate.suggest.override_layer import (
     render_signatures_layer,
 )
 from policyguard.simulate.suggest.replayed_sessions import RecordedRuns, SessionResult
-from policyguard.simulate.suggest.search_space import Axis, BudgetScope, build_search_space
+from policyguard.simulate.suggest.search_space import (
+    Axis,
+    BudgetScope,
+    build_search_space,
+    changed_entries,
+)
 from policyguard.simulate.suggest.signature_proposals import propose_signatures
 from policyguard.simulate.suggest.sweep import Sweep
 
@@ -275,10 +280,7 @@ class _Search:
         return render_layer(
             self._name,
             extends,
-            (
-                (axis.path, axis.options[option].entry)
-                for axis, option in self._changed_axes(combination)
-            ),
+            changed_entries(self._changed_axes(combination)),
         )
 
     def _changes(self, combination: Combination) -> list[SettingChange]:

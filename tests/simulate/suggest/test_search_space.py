@@ -9,7 +9,7 @@ import pytest
 from policyguard.lint import lint_paths
 from policyguard.simulate import load
 from policyguard.simulate.suggest.override_layer import compile_layer, render_layer
-from policyguard.simulate.suggest.search_space import Axis, build_search_space
+from policyguard.simulate.suggest.search_space import Axis, build_search_space, changed_entries
 from tests.simulate.recording import policy
 
 CALLS = {"session": [5, 7, 9, 30], "turn": [5, 7, 9, 20]}
@@ -33,33 +33,52 @@ def test_the_search_space_of_core_has_its_limits_and_new_budgets() -> None:
         {},
         {"calls": 40, "per": "turn"},
     ]
-    cycles = [
-        (one.setting[0][1], one.setting[1][1]) for one in found["limits/default/cycle"].options
-    ]
-    assert cycles[:3] == [(4, 5), (4, 10), (4, 2)]
-    assert {longest for most, longest in cycles if most > 4} == {5}
-    assert {(3, 10), (2, 2), (6, 5)} <= set(cycles)
-    assert found["limits/default/cycle"].options[1].entry == {
-        "longest": 10,
-        "max": 4,
-        "per": "turn",
-        "advise_at": 3,
-    }
     thresholds = {dict(one.setting)["max"] for one in found["limits/default/failures"].options}
     assert thresholds == {2, 3, 4, 6, 8, 9, 12, 18}
 
 
+def test_the_longest_cycle_is_tried_for_limits_that_are_not_loosened(tmp_path: Path) -> None:
+    text = "limits: {default: {cycle: {longest: 5, max: 4, advise_at: 3}}}"
+    (axis,) = (
+        axis for id_, axis in _axes(policy(tmp_path / "p.yaml", text)).items() if "cycle" in id_
+    )
+    found = [dict(option.setting) for option in axis.options]
+    assert found[:3] == [{"max": 4, "longest": length} for length in (5, 10, 2)]
+    assert {one["longest"] for one in found if one["max"] > 4} == {5}
+    assert {"max": 3, "longest": 10} in found
+    assert axis.options[1].entry == {"longest": 10, "max": 4, "advise_at": 3}
+
+
+def test_one_of_several_limits_of_a_kind_changes_and_the_others_stay(tmp_path: Path) -> None:
+    text = "limits: {default: {failures: [{max: 6, same: error}, {max: 9, by: tool}]}}"
+    axes = _axes(policy(tmp_path / "p.yaml", text))
+    first, second = axes["limits/default/failures"], axes["limits/default/failures/2"]
+    path = ("limits", "default", "failures")
+    assert changed_entries([(second, 1)]) == {
+        path: [{"max": 6, "same": "error"}, {"max": 7, "by": "tool"}]
+    }
+    both = changed_entries([(first, 1), (second, 1)])
+    assert both == {path: [{"max": 4, "same": "error"}, {"max": 7, "by": "tool"}]}
+    made = compile_layer(render_layer("q", [str(tmp_path / "p.yaml")], both))
+    assert made is not None
+    again = {axis.id: axis.options[0] for axis in build_search_space(made, {})}
+    assert again["limits/default/failures/2"].setting == (("max", 7),)
+    assert first.covers("limits/default/failures")
+    assert not first.covers("limits/default/failures/2")
+    assert second.covers("limits/default/failures/2")
+
+
 @pytest.mark.parametrize("pack", ["core", "strict", "loop-brake", "sentinel", "reasoning-loop"])
 def test_every_setting_compiles_and_lints_clean(tmp_path: Path, pack: str) -> None:
-    before = {found.message for found in lint_paths([_written(tmp_path, pack, [])]).diagnostics}
+    before = {found.message for found in lint_paths([_written(tmp_path, pack, {})]).diagnostics}
     turned = _axes(pack).values()
     for index in range(1, max(len(axis.options) for axis in turned)):
         chosen = [(axis, axis.options[index]) for axis in turned if index < len(axis.options)]
         for axis, option in chosen:
             assert option.setting != axis.options[0].setting
         # The one for a turn is idle where the one for the session is no larger; see `path`.
-        written = [(a.path, o.entry) for a, o in chosen if a.id != "budgets/calls-per-turn"]
-        file = _written(tmp_path, pack, written)
+        kept = [(axis, index) for axis, _ in chosen if axis.id != "budgets/calls-per-turn"]
+        file = _written(tmp_path, pack, changed_entries(kept))
         found = lint_paths([file]).diagnostics
         assert [one for one in found if one.message not in before] == [], file.read_text()
         made = compile_layer(file.read_text())
@@ -70,7 +89,7 @@ def test_every_setting_compiles_and_lints_clean(tmp_path: Path, pack: str) -> No
                 assert again[axis.id].setting[:1] == option.setting[:1]
 
 
-def _written(directory: Path, pack: str, entries: list) -> Path:
+def _written(directory: Path, pack: str, entries: dict) -> Path:
     file = directory / "layer.yaml"
     file.write_text(render_layer("x", [pack], entries))
     return file

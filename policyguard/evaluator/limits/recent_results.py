@@ -15,9 +15,9 @@ class RecentResults(msgspec.Struct, eq=False):
 
     `calls` holds them by likeness, the latest last: one entry, or several with different results.
     `unchanged` counts how often in a row a call has returned the same, if more than once, since
-    another call has returned something else than before. `tools` holds the latest result of each tool since
-    something else was new, and `tool_rows` how often in a row it has come, if more than once.
-    `stale_count` is how many calls in a row have returned what they had returned before.
+    another call has returned something else than before. `tools` holds the latest result of each
+    tool since something else was new, `tool_rows` how often in a row it has come, if more than
+    once. `stale_count` is how many calls in a row have returned what they had returned before.
     """
 
     window: int

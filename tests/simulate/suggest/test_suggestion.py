@@ -96,8 +96,14 @@ def test_a_harmful_policy_is_loosened(tmp_path: Path) -> None:
 
 
 def test_a_budget_comes_from_the_successful_runs(tmp_path: Path) -> None:
-    good = [lines(f"g{n}", [read(f"/{n}/{c}") for c in range(5)], success=True) for n in range(100)]
-    bad = [lines(f"b{n}", [read(f"/{n}/{c}") for c in range(40)], success=False) for n in range(9)]
+    good = [
+        lines(f"g{n}", [read(f"/{n}/{c}", f"{n} {c}") for c in range(5)], success=True)
+        for n in range(100)
+    ]
+    bad = [
+        lines(f"b{n}", [read(f"/{n}/{c}", f"{n} {c}") for c in range(40)], success=False)
+        for n in range(9)
+    ]
     suggestion = _suggested(write(tmp_path / "t.jsonl", *good, *bad))
     assert suggestion.guaranteed
     assert suggestion.chosen is not None

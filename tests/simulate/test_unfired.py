@@ -79,8 +79,8 @@ def test_the_text_is_short_and_the_json_complete(tmp_path: Path) -> None:
     names += [f"m{n}: {{tools: [read], when: 'false'}}" for n in range(50)]
     figures = _figures(tmp_path, f"rules: {{{', '.join(names)}}}")
     text = RENDERERS["text"](figures)
-    assert text.count("in these runs") == 6
-    assert "44 more entries for tools without a call" in text
+    assert text.count("in these runs") == 5
+    assert "45 more entries for tools without a call" in text
     assert "and 44 more" in text.split("never fired: ")[1].splitlines()[0]
     assert len(json.loads(RENDERERS["json"](figures))["silent"]) == 100
 

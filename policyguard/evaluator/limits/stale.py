@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Container
 
 from policyguard.evaluator.attempt import Attempt
@@ -26,7 +27,6 @@ class RecentResultsChecker(LimitChecker, eq=False, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.always_evaluated = True
         self.needs_successes = False
 
     @property
@@ -50,6 +50,27 @@ class RecentResultsChecker(LimitChecker, eq=False, kw_only=True):
         """Return False: only a call among the recent ones is refused."""
         return False
 
+    @abstractmethod
+    def count(self, tracker: RecentResults, attempt: Attempt) -> int | None:
+        """Return how many results in a row concern an attempt; None if it is not concerned."""
+
+    @abstractmethod
+    def describe(self, count: int) -> tuple[str, str, str]:
+        """Return the reason, the text and what to do instead of a violation."""
+
+    def evaluate(
+        self, tracker: RecentResults, attempt: Attempt, changes: StateChanges, refused_count: int
+    ) -> Violation | None:
+        """Return the violation of an attempt that goes on with a row."""
+        count = self.count(tracker, attempt)
+        if count is None or (count < self.min_count and not refused_count):
+            return None
+        effect = self.effect_for(count, refused_count)
+        if effect is None:
+            return None
+        reason, text, instead = self.describe(count)
+        return Violation(self.id, effect, reason, text, instead, count, self.max)
+
     def complete(self, tracker: RecentResults, attempt: Attempt, outcome: Outcome) -> None:
         """Count nothing: the results are noted once for all of these limits."""
 
@@ -64,54 +85,35 @@ class StaleChecker(RecentResultsChecker, eq=False, kw_only=True):
         """Return one subject for all attempts."""
         return ""
 
-    def evaluate(
-        self, tracker: RecentResults, attempt: Attempt, changes: StateChanges, refused_count: int
-    ) -> Violation | None:
-        """Return the violation of an attempt that goes on with a row."""
-        count = tracker.stale_count
-        if (count < self.min_count and not refused_count) or attempt.likeness not in tracker.calls:
-            return None
-        effect = self.effect_for(count, refused_count)
-        if effect is None:
-            return None
-        return Violation(
-            self.id,
-            effect,
+    def count(self, tracker: RecentResults, attempt: Attempt) -> int | None:
+        """Return the length of the row, for a call that was made before."""
+        return tracker.stale_count if attempt.likeness in tracker.calls else None
+
+    def describe(self, count: int) -> tuple[str, str, str]:
+        """Return the texts of a violation."""
+        calls = "the last call has" if count == 1 else f"each of the last {count} calls has"
+        return (
             "stale",
-            f"{_format_calls(count)} repeated an earlier one, with the same result",
+            f"{calls} repeated an earlier one, with the same result",
             "use what they have returned: try something that you have not tried, or finish with it",
-            count,
-            self.max,
         )
-
-
-def _format_calls(count: int) -> str:
-    return "the last call has" if count == 1 else f"each of the last {count} calls has"
 
 
 class UnchangedChecker(RecentResultsChecker, eq=False, kw_only=True):
     """Refuses a call that has returned the same `max` times in a row, changes in between or not."""
 
-    def evaluate(
-        self, tracker: RecentResults, attempt: Attempt, changes: StateChanges, refused_count: int
-    ) -> Violation | None:
-        """Return the violation of a call that has stayed the same too often."""
+    def count(self, tracker: RecentResults, attempt: Attempt) -> int | None:
+        """Return how often the call has stayed the same."""
         likeness = attempt.likeness
-        count = tracker.unchanged.get(likeness, 1) if likeness in tracker.calls else 0
-        if not count or (count < self.min_count and not refused_count):
-            return None
-        effect = self.effect_for(count, refused_count)
-        if effect is None:
-            return None
-        return Violation(
-            self.id,
-            effect,
+        return tracker.unchanged.get(likeness, 1) if likeness in tracker.calls else None
+
+    def describe(self, count: int) -> tuple[str, str, str]:
+        """Return the texts of a violation."""
+        return (
             "repeat",
             f"the same call has been made {format_times(count)}, and whatever was changed in "
             "between, its result has not",
             "find out first what its result depends on, or report what you know",
-            count,
-            self.max,
         )
 
 
@@ -134,25 +136,24 @@ class SameResultChecker(RecentResultsChecker, eq=False, kw_only=True):
         """Return the tool with its server."""
         return attempt.full_name
 
+    def count(self, tracker: RecentResults, attempt: Attempt) -> int | None:
+        """Return how often the tool has returned the same."""
+        tool = attempt.full_name
+        return tracker.tool_rows.get(tool, 1) if tool in tracker.tools else None
+
     def evaluate(
         self, tracker: RecentResults, attempt: Attempt, changes: StateChanges, refused_count: int
     ) -> Violation | None:
-        """Return the violation of a call of a tool whose row is full."""
-        tool = attempt.full_name
-        count = tracker.tool_rows.get(tool, 1) if tool in tracker.tools else 0
-        if not count or (count < self.min_count and not refused_count):
+        """Return the violation of a call that changes no state, of a tool whose row is full."""
+        found = super().evaluate(tracker, attempt, changes, refused_count)
+        if found is not None and attempt.bound_plan.plan.is_state_changing(attempt):
             return None
-        if attempt.bound_plan.plan.is_state_changing(attempt):
-            return None
-        effect = self.effect_for(count, refused_count)
-        if effect is None:
-            return None
-        return Violation(
-            self.id,
-            effect,
+        return found
+
+    def describe(self, count: int) -> tuple[str, str, str]:
+        """Return the texts of a violation."""
+        return (
             "repeat",
             f"this tool has returned the same {format_streak(count)}, whatever you asked",
             "take that for the answer, or look elsewhere",
-            count,
-            self.max,
         )

@@ -23,7 +23,7 @@ from policyguard.evaluator.session_state import SessionState
 from policyguard.model.amounts import to_units
 from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
-from policyguard.model.errors import ExpressionError, NonPlainArgumentsError
+from policyguard.model.errors import NonPlainArgumentsError
 from policyguard.model.event import Charge, Completed
 from policyguard.model.policy import Bounds
 from policyguard.model.tool_name import full_name_alias
@@ -162,19 +162,9 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         if not plan.kind_only:  # what it reads may differ once the result is there
             attempt.state_changing = plan.is_state_changing(attempt)
         if plan.keyed_limits:
-            self._find_limit_keys(attempt, plan)
+            plan.find_limit_keys(attempt)
         if plan.timeout is not None:
             attempt.timeout, attempt.timeout_by = plan.timeout, plan.timeout_by
-
-    def _find_limit_keys(self, attempt: Attempt, plan: Plan) -> None:
-        keys = {}
-        for limit in plan.keyed_limits:
-            assert limit.key is not None  # noqa: S101 - that is what makes it keyed
-            try:
-                keys[limit.id] = limit.key(attempt)
-            except ExpressionError as error:
-                attempt.add_error(limit.id, error)
-        attempt.keys = keys
 
     def _match_tolerant_call(
         self, session: SessionState, fingerprint: str, loose: str, numbers: tuple[float, ...]

@@ -60,6 +60,17 @@ class Plan(msgspec.Struct, eq=False, kw_only=True):
         if isinstance(self.state_changing, bool):
             self.cached_answer = self.state_changing
 
+    def find_limit_keys(self, attempt: Attempt) -> None:
+        """Set the keys of a call by which limits compare it, where not by its likeness."""
+        keys = {}
+        for limit in self.keyed_limits:
+            assert limit.key is not None  # noqa: S101 - that is what makes it keyed
+            try:
+                keys[limit.id] = limit.key(attempt)
+            except ExpressionError as error:
+                attempt.add_error(limit.id, error)
+        attempt.keys = keys
+
     def is_state_changing(self, attempt: Attempt) -> bool:
         """Whether a success of this call may change state; true where that is undecidable."""
         answer = attempt.state_changing

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
-from policyguard.compiler.build.entry_paths import Path, limit_path
+from policyguard.compiler.build.entry_paths import Path
 from policyguard.compiler.build.expressions import Expressions, reads_field
+from policyguard.compiler.build.limits import (
+    LIMIT_KINDS,
+    LimitBuilder,
+    build_refusals,
+    is_observed,
+    thresholds,
+)
 from policyguard.compiler.build.messages import build_message, build_redactor
 from policyguard.compiler.build.read_classes import find_read_classes
 from policyguard.compiler.build.selectors import (
@@ -20,37 +25,15 @@ from policyguard.compiler.build.selectors import (
 )
 from policyguard.evaluator.activation import Expression
 from policyguard.evaluator.approvals import ApprovalRequirement
-from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.budget import CompiledBudget
 from policyguard.evaluator.limits.base import LimitChecker
-from policyguard.evaluator.limits.cycle import CycleChecker
 from policyguard.evaluator.limits.escalation import Escalation
-from policyguard.evaluator.limits.failures import FailuresChecker
-from policyguard.evaluator.limits.no_progress import NoProgressChecker
-from policyguard.evaluator.limits.outage import OutageChecker
-from policyguard.evaluator.limits.polling import UNBOUNDED, PollingChecker
-from policyguard.evaluator.limits.refusals import RefusalsChecker
-from policyguard.evaluator.limits.repeat import RepeatChecker
-from policyguard.evaluator.limits.stale import SameResultChecker, StaleChecker, UnchangedChecker
 from policyguard.evaluator.plan import ClassCandidates, ClassOption, Plan
 from policyguard.evaluator.rule import CompiledRule, RuleSet
 from policyguard.model.amounts import SCALE
-from policyguard.model.entry import Entry
 from policyguard.model.limits import Budget as BudgetEntry
-from policyguard.model.limits import Limit as AnyLimit
-from policyguard.model.limits import (
-    LimitLevel,
-    RefusalsLimit,
-    RepeatLimit,
-    limit_id,
-    limits_of,
-)
 from policyguard.model.policy import Policy
 from policyguard.model.policy import Rule as RuleEntry
-
-LIMIT_KINDS = ("stale", "repeat", "cycle", "no_progress", "failures", "outage", "polling")
-"""In the order of evaluation. `stale` and `repeat` come first: what brings nothing new ends no row
-of failures."""
 
 
 class PlanBuilder:
@@ -66,16 +49,17 @@ class PlanBuilder:
         self.redact = build_redactor(policy)
         self._policy = policy
         self._expressions = expressions
+        limit_builder = LimitBuilder(policy, expressions, digest)
         self._limits = {
             level: {
-                kind: self._build_limits(level, kind, limits)
+                kind: limit_builder.build(level, kind, limits)
                 for kind in LIMIT_KINDS
                 if getattr(limits, kind) is not None
             }
             for level, limits in policy.limits.items()
         }
         self._refusals = {
-            level: _build_refusals(level, limits)
+            level: build_refusals(level, limits)
             for level, limits in policy.limits.items()
             if limits.refusals is not None
         }
@@ -170,7 +154,7 @@ class PlanBuilder:
         for level in levels:
             limits = self._policy.limits.get(level)
             if limits is not None and limits.timeout is not None:
-                if limits.timeout == "none" or _is_observed(limits):
+                if limits.timeout == "none" or is_observed(limits):
                     return None, ""
                 return limits.timeout, f"limits/{level}/timeout"
         return None, ""
@@ -189,84 +173,6 @@ class PlanBuilder:
                 if kind in chosen and chosen[kind][0] >= chosen["polling"][0]:
                     del chosen[kind]
         return tuple(limit for _, limits in chosen.values() for limit in limits)
-
-    def _build_limits(self, level: str, kind: str, limits: LimitLevel) -> tuple[LimitChecker, ...]:
-        """Build the limits of one kind; none if it is switched off."""
-        entries = limits_of(limits, kind)
-        return tuple(
-            self._build_limit(level, kind, index, entry, limits)
-            for index, entry in enumerate(entries)
-        )
-
-    def _build_limit(
-        self, level: str, kind: str, index: int, entry: Any, limits: LimitLevel
-    ) -> LimitChecker:
-        id_ = limit_id(level, kind, index)
-        settings = _limit_settings(id_, entry, limits)
-        max_entries = self._policy.bounds.window_entries
-        if kind == "repeat":
-            return self._build_repeat(settings, level, index, entry)
-        if kind == "cycle":
-            return CycleChecker(
-                **settings, max=entry.max, longest=entry.longest, shortest=entry.shortest
-            )
-        if kind == "stale":
-            return StaleChecker(**settings, max=entry.max, window=entry.window)
-        if kind == "no_progress":
-            return NoProgressChecker(**settings, max=entry.max, max_tools=max_entries)
-        if kind == "failures":
-            return FailuresChecker(
-                **settings,
-                max=entry.max,
-                by="call" if entry.same == "call" else entry.by or "",
-                same_error=entry.same == "error",
-                signature=entry.signature or "",
-                max_names=max_entries,
-                probe_timeout=self._policy.bounds.unreported,
-            )
-        if kind == "outage":
-            return OutageChecker(
-                **settings,
-                max=entry.max,
-                within=entry.within,
-                cooldown=entry.cooldown,
-                # Tools of one glob fail together; tools of one class do not.
-                shared=level.startswith("tools:"),
-                max_breakers=max_entries,
-                probe_timeout=self._policy.bounds.unreported,
-            )
-        return PollingChecker(
-            **settings,
-            max=UNBOUNDED if entry.unchanged is None else entry.unchanged,
-            cooldown=entry.cooldown,
-            unchanged=entry.unchanged,
-            max_polls=max_entries,
-        )
-
-    def _build_repeat(
-        self, settings: dict[str, Any], level: str, index: int, entry: RepeatLimit
-    ) -> LimitChecker:
-        if entry.same == "result":
-            return SameResultChecker(**settings, max=entry.max, window=1)
-        window = self._policy.bounds.window_entries if entry.window == "all" else entry.window
-        if entry.despite_changes:
-            return UnchangedChecker(**settings, max=entry.max, window=window)
-        path = limit_path(self._policy.limits[level], level, "repeat", index)
-        expression = self._expressions.get(*path, "key")
-        key: Callable[[Attempt], str] | None = None
-        if expression is not None:
-            key = _value_key(expression, self._digest)
-        elif entry.same == "error":
-            key = _tool_key
-        elif entry.same == "target":
-            key = _target_key(self._digest)
-        return RepeatChecker(
-            **settings,
-            max=entry.max,
-            window=window,
-            same="key" if expression is not None else entry.same,
-            key=key,
-        )
 
     def _build_budget(self, entry: BudgetEntry) -> CompiledBudget:
         path: Path = ("budgets", entry.id)
@@ -301,14 +207,14 @@ class PlanBuilder:
                 entry.effect,
                 **{
                     name: None if amount is None else round(amount * unit)
-                    for name, amount in _thresholds(entry).items()
+                    for name, amount in thresholds(entry).items()
                 },
             ),
             reserve=round((entry.reserve or 0) * SCALE),
             extend=None if entry.extend is None else round(entry.extend * unit),
             message=build_message(entry.message, self.redact),
             instead=build_message(entry.instead, self.redact),
-            observe=_is_observed(entry),
+            observe=is_observed(entry),
             reads_time=entry.within is not None or _reads_time(when | total),
             digest=self._digest,
             max_charges=self._policy.bounds.window_entries,
@@ -325,7 +231,7 @@ class PlanBuilder:
             on_error=entry.on_error,
             message=build_message(entry.message, self.redact),
             instead=build_message(entry.instead, self.redact),
-            observe=_is_observed(entry),
+            observe=is_observed(entry),
             reads_time=_reads_time(
                 self._expressions.reads(*path, "when") | self._expressions.reads(*path, "unless")
             ),
@@ -364,31 +270,6 @@ _KIND_FIELDS = ("tool", "server", "class", "classes", "agent", "hints")
 """Fields of `call` that all calls of one plan share, unless they have hints."""
 
 
-def _build_refusals(level: str, limits: LimitLevel) -> RefusalsChecker | None:
-    entry = limits.refusals
-    if not isinstance(entry, RefusalsLimit):
-        return None
-    settings = _limit_settings(f"limits/{level}/refusals", entry, limits)
-    return RefusalsChecker(**settings, max=entry.max)
-
-
-def _limit_settings(id_: str, entry: AnyLimit, limits: LimitLevel) -> dict[str, Any]:
-    """Return the settings that all limits share."""
-    return {
-        "id": id_,
-        "escalation": Escalation(entry.effect, **_thresholds(entry)),
-        "per_turn": entry.per == "turn",
-        "counts_tree": getattr(entry, "count", "") == "tree",
-        "observe": _is_observed(entry, limits),
-        "refuse_tool": entry.refuse == "tool",
-        "until": entry.until or "",
-    }
-
-
-def _thresholds(entry: AnyLimit | BudgetEntry) -> dict[str, Any]:
-    return {name: getattr(entry, name) for name in ("advise_at", "ask_at", "halt_at")}
-
-
 def _build_approval(entry: RuleEntry) -> ApprovalRequirement | None:
     approval = entry.approval
     if approval is None:
@@ -398,28 +279,5 @@ def _build_approval(entry: RuleEntry) -> ApprovalRequirement | None:
     )
 
 
-def _is_observed(*entries: Entry) -> bool:
-    return next((entry.mode for entry in entries if entry.mode is not None), None) == "observe"
-
-
 def _reads_time(reads: frozenset[str]) -> bool:
     return any(f"{read}.".startswith(("now.", "session.elapsed.")) for read in reads)
-
-
-def _value_key(expression: Expression, digest: Callable[[str], str]) -> Callable[[Attempt], str]:
-    def key(attempt: Attempt) -> str:
-        return digest(json.dumps(expression(attempt.activation), sort_keys=True, default=str))
-
-    return key
-
-
-def _tool_key(attempt: Attempt) -> str:
-    return attempt.full_name
-
-
-def _target_key(digest: Callable[[str], str]) -> Callable[[Attempt], str]:
-    def key(attempt: Attempt) -> str:
-        targets = sorted(set(attempt.targets))
-        return digest(json.dumps([attempt.full_name, targets])) if targets else attempt.fingerprint
-
-    return key

@@ -7,7 +7,7 @@ from itertools import combinations
 
 from policyguard.compiler.build.entry_paths import learn_sections, level_path
 from policyguard.compiler.build.learning import check_learning
-from policyguard.compiler.build.plans import LIMIT_KINDS
+from policyguard.compiler.build.limits import LIMIT_KINDS
 from policyguard.compiler.build.radius import check_radius
 from policyguard.compiler.build.selectors import (
     compile_glob,

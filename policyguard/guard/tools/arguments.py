@@ -12,10 +12,9 @@ import base64
 import hashlib
 import os
 import secrets
-import sys
-from collections import ChainMap, defaultdict, deque
+from collections import deque
 from collections.abc import Mapping
-from datetime import date, datetime, time, timedelta
+from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
@@ -25,6 +24,13 @@ from uuid import UUID
 import msgspec
 
 from policyguard.engines.fingerprint import OpaqueText
+from policyguard.guard.tools.object_state import (
+    attributes_of,
+    fields_of,
+    hidden_state,
+    key_text,
+    sort_key,
+)
 
 _PLAIN = (str, int, float, bool, type(None))
 _STANDARD = (
@@ -33,12 +39,6 @@ _STANDARD = (
     *(Decimal, date, time, timedelta, UUID, PurePath, range, complex),
 )
 """Types that are read by their content; their subclasses may hold more."""
-_KEYS = frozenset({int, float, bool, type(None)})
-"""Keys that look as texts do in JSON."""
-_FIELD_NAMES = (
-    *("__pydantic_fields__", "model_fields", "__fields__"),  # pydantic, by version
-    *("__dataclass_fields__", "__struct_fields__", "__attrs_attrs__"),
-)
 _TEXT_MODULES = frozenset({"ipaddress", "fractions", "zoneinfo", "yarl"})
 """Modules whose values are compared by their text."""
 _DIGEST_KEY = secrets.token_bytes(32)
@@ -109,12 +109,12 @@ def digest_state(values: tuple[object, ...], *, depth: int, size: int) -> str:
         kind = type(value)
         if isinstance(value, type) or (callable(value) and hasattr(value, "__code__")):
             return ""
-        is_data = isinstance(value, _STANDARD) or _fields(value) is not None
-        content = value if is_data else _attributes(value)
+        is_data = isinstance(value, _STANDARD) or fields_of(value) is not None
+        content = value if is_data else attributes_of(value)
         states.append((kind.__module__, kind.__qualname__, *reader.read_argument(content)))
     if opaque or reader.is_too_large:
         return ""
-    return _digest(_sort_key(states))
+    return _digest(sort_key(states))
 
 
 class _Reader:
@@ -169,7 +169,7 @@ class _Reader:
             return self.read(member if isinstance(member, _PLAIN) else value.name, depth)
         if isinstance(value, _STANDARD):
             number = self._read_count
-            state = _hidden_state(value)
+            state = hidden_state(value)
             if state:
                 self._states[str(number)] = self.read(state, depth)
             return self._read_standard(value, depth)
@@ -194,7 +194,7 @@ class _Reader:
         if isinstance(value, tuple):
             return tuple([self.read(item, depth) for item in value])
         if isinstance(value, (set, frozenset)):
-            return sorted((self.read(item, depth) for item in value), key=_sort_key)
+            return sorted((self.read(item, depth) for item in value), key=sort_key)
         if isinstance(value, (bytes, bytearray, memoryview)):
             return self._read_bytes(bytes(value), type(value).__name__)
         if isinstance(value, Decimal):
@@ -217,8 +217,8 @@ class _Reader:
             return str(value)
         if module == "pydantic" and hasattr(kind, "get_secret_value"):
             secret = self.read(value.get_secret_value(), depth)
-            return f"<{kind.__qualname__} {_digest(_sort_key(secret))}>"
-        fields = _fields(value)
+            return f"<{kind.__qualname__} {_digest(sort_key(secret))}>"
+        fields = fields_of(value)
         if fields is None:
             return self._stand_in(value)
         return {name: self.read(item, depth) for name, item in fields.items()}
@@ -226,10 +226,10 @@ class _Reader:
     def _read_mapping(self, value: Mapping[Any, Any], depth: int) -> Any:
         """Return an object; a list of pairs if two keys have one text."""
         pairs = [(self.read(key, depth), self.read(item, depth)) for key, item in value.items()]
-        names = {key if isinstance(key, str) else _key_text(key): item for key, item in pairs}
+        names = {key if isinstance(key, str) else key_text(key): item for key, item in pairs}
         if len(names) == len(pairs):
             return names
-        return sorted(([key, item] for key, item in pairs), key=_sort_key)
+        return sorted(([key, item] for key, item in pairs), key=sort_key)
 
     def _read_bytes(self, value: bytes, kind: str) -> str:
         if self._is_large(len(value) * 2):
@@ -316,71 +316,6 @@ class _Reader:
         return False
 
 
-def _fields(value: Any) -> dict[str, Any] | None:
-    """Return the fields of a model, dataclass, attrs class or struct; None for other objects.
-
-    Read from the object, not by its own serializer, which may leave fields out.
-    """
-    kind = type(value)
-    for attribute in _FIELD_NAMES:
-        names = getattr(kind, attribute, None)
-        if names is not None:
-            break
-    else:
-        return None
-    if attribute == "__attrs_attrs__":
-        names = [field.name for field in names]
-    more: dict[str, Any] = {}
-    for attribute in ("__pydantic_private__", "__pydantic_extra__"):
-        more.update(getattr(value, attribute, None) or {})
-    return {**_values(value, names), **more, **_attributes(value)}
-
-
-def _hidden_state(value: Any) -> dict[str, Any]:
-    """Return what a value of a standard type or a subclass holds beside its content."""
-    state: dict[str, Any] = {}
-    kind = type(value)
-    if isinstance(value, (datetime, time)) and value.fold:
-        state["fold"] = value.fold
-    if isinstance(value, defaultdict) and value.default_factory is not None:
-        factory = value.default_factory
-        state["default_factory"] = factory.__qualname__ if isinstance(factory, type) else factory
-    if isinstance(value, (datetime, time)) and hasattr(value.tzinfo, "key"):
-        state["zone"] = getattr(value.tzinfo, "key")  # noqa: B009 - only a `ZoneInfo` has one
-    if isinstance(value, deque) and value.maxlen is not None:
-        state["maxlen"] = value.maxlen
-    if isinstance(value, ChainMap) and len(value.maps) > 1:
-        state["maps"] = value.maps
-    if isinstance(value, Mapping):
-        kinds = {_key_text(key): type(key).__name__ for key in value if type(key) in _KEYS}
-        if kinds:
-            state["keys"] = kinds
-    return state if _is_standard(kind) else {**state, **_attributes(value)}
-
-
-def _attributes(value: Any) -> dict[str, Any]:
-    """Return the attributes that an object has by itself, also those in slots."""
-    found = dict(getattr(value, "__dict__", ()))
-    for kind in type(value).__mro__:
-        slots = () if _is_standard(kind) else kind.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if name.startswith("__"):
-                if name.endswith("__"):
-                    continue
-                name = f"_{kind.__name__.lstrip('_')}{name}"
-            if hasattr(value, name):
-                found[name] = getattr(value, name)
-    return found
-
-
-def _is_standard(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] in sys.stdlib_module_names
-
-
-def _values(value: Any, names: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in names if hasattr(value, name)}
-
-
 def _is_url(kind: type) -> bool:
     return kind.__name__.endswith(("Url", "Dsn"))
 
@@ -405,15 +340,6 @@ def _read_decimal(value: Decimal) -> int | float | str:
 
 def _read_timedelta(value: timedelta) -> Any:
     return msgspec.to_builtins(timedelta(value.days, value.seconds, value.microseconds))
-
-
-def _key_text(key: Any) -> str:
-    return str(key) if isinstance(key, _PLAIN) else _sort_key(key).decode()
-
-
-def _sort_key(value: Any) -> bytes:
-    """Return a text that orders JSON-like values of any type."""
-    return msgspec.json.encode(value, order="deterministic")
 
 
 def _digest(content: bytes) -> str:

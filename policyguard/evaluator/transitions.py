@@ -62,6 +62,7 @@ def restore_attempt(session: SessionState, event: Admitted | Refused, plan: Plan
     attempt.targets = event.targets
     attempt.keys = event.keys
     if isinstance(event, Admitted):
+        attempt.recurs = any(attempt.likeness in calls for calls in attempt.bound_plan.watched)
         attempt.state_changing = event.state_changing
         attempt.probes = event.probes
         attempt.radius = event.radius

@@ -1,0 +1,86 @@
+"""The arguments of a command, read by what is known about its program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from policyguard.shell.command_line import MANY
+from policyguard.shell.facts import Program
+
+UNKNOWN_PROGRAM = Program()
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One word of options. `value` is its own or the next word; None: it has none."""
+
+    text: str
+    value: str | None
+    takes_value: bool
+    """Whether the program is known to take a value here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Options and operands, in order.
+
+    `doubtful` are the positions of operands that may be the value of an option before them.
+    """
+
+    options: tuple[Option, ...]
+    operands: tuple[str, ...]
+    doubtful: frozenset[int]
+    has_more: bool
+    """Whether unknown words may add options or operands."""
+    options_before: tuple[int, ...]
+    """For each operand, how many options stand before it."""
+
+
+def read_arguments(words: Sequence[str], program: Program) -> Arguments:
+    """Split `words` into options and operands."""
+    options: list[Option] = []
+    operands: list[str] = []
+    before: list[int] = []
+    doubtful: set[int] = set()
+    has_more = False
+    may_be_value = False
+    index, ended = 0, False
+    while index < len(words):
+        word = words[index]
+        index += 1
+        if ended or word[:1] != "-" or word == "-":
+            if may_be_value:
+                doubtful.add(len(operands))
+            has_more = has_more or MANY in word
+            before.append(len(options))
+            operands.append(word)
+            may_be_value = False
+        elif word == "--":
+            ended, may_be_value = True, False
+        else:
+            following = words[index] if index < len(words) else None
+            option, taken = _read_option(word, following, program)
+            options.append(option)
+            index += taken
+            may_be_value = not (program.values or taken or option.takes_value)
+            has_more = has_more or (MANY in word and "=" not in word)
+            if may_be_value and following is not None:
+                options[-1] = Option(word, following, takes_value=False)
+    return Arguments(tuple(options), tuple(operands), frozenset(doubtful), has_more, tuple(before))
+
+
+def _read_option(word: str, following: str | None, program: Program) -> tuple[Option, bool]:
+    name, equals, value = word.partition("=")
+    if equals:
+        return Option(name, value, takes_value=True), False
+    if word in program.values:
+        return Option(word, following, takes_value=True), following is not None
+    if not word.startswith("--") and not program.long:
+        for position in range(1, len(word)):
+            flag, rest = f"-{word[position]}", word[position + 1 :]
+            if flag in program.values:
+                if rest:
+                    return Option(word, rest, takes_value=True), False
+                return Option(word, following, takes_value=True), following is not None
+    return Option(word, None, takes_value=False), False

@@ -1,0 +1,50 @@
+"""Commands that code of other languages may run: its literals, and calls with a known effect."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+_LITERAL = re.compile(
+    r"""'''(.*?)'''|\"\"\"(.*?)\"\"\"|'((?:[^'\\\n]|\\.)*)'|"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`"""
+    r"""|(?:\bqx|%x)\s*[({\[/|!]([^)}\]/|!\n]*)""",
+    re.DOTALL,
+)
+_NAME = re.compile(r"\S{1,255}")
+_BETWEEN = re.compile(r"[\s,]*")
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+
+def find_commands(code: str, calls: Mapping[str, str], most: int) -> Iterator[str]:
+    """Yield texts that `code` may run as commands, at most `most` literals of it.
+
+    Literals that only commas part are also joined, since lists of words are commands as well.
+    """
+    for call, command in calls.items():
+        if call in code:
+            yield command
+    words: list[str] = []
+    end = -1
+    for match in islice(_LITERAL.finditer(code), most):
+        literal = _ESCAPE.sub(r"\1", next((part for part in match.groups() if part), ""))
+        if words and not _BETWEEN.fullmatch(code, end, match.start()):
+            yield from _join(words)
+            words = []
+        words.append(literal)
+        end = match.end()
+    yield from _join(words)
+
+
+def _join(words: list[str]) -> Iterator[str]:
+    if len(words) > 1:
+        yield " ".join(words)
+    yield from (word for word in words if word and not word.isspace())
+
+
+def find_names(code: str, most: int) -> Iterator[str]:
+    """Yield the literals of `code` that may be the names of files."""
+    for match in islice(_LITERAL.finditer(code), most):
+        literal = next((part for part in match.groups() if part), "")
+        if _NAME.fullmatch(literal) and literal[0] != "-":
+            yield literal

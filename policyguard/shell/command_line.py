@@ -1,0 +1,55 @@
+"""What a command line runs, as far as it can be known.
+
+Words are texts in which four characters, which no shell word contains, stand for what is unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ANY = "\x00"
+"""Any text within one word. A word that begins with it is no option."""
+MANY = "\x01"
+"""Any text, which may also begin or end words, and be an option."""
+GLOB = "\x02"
+"""What an unquoted `*`, `?` or `[…]` stands for: text without a slash."""
+NAME = "\x05"
+"""A name that a program printed, as `find` does: one word, and no option."""
+MARKS = ANY + MANY + GLOB + NAME
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """A file that a redirection reads or writes."""
+
+    writes: bool
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleCommand:
+    """One program with its arguments.
+
+    `path` is the program as written, `program` its last part. `sources` are the indices of commands
+    whose output it reads or runs; `wrappers` the programs around it, outermost first.
+    """
+
+    path: str
+    program: str
+    arguments: tuple[str, ...]
+    redirects: tuple[Redirect, ...] = ()
+    variables: tuple[str, ...] = ()
+    sources: tuple[int, ...] = ()
+    wrappers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """All simple commands of a text, with those in wrappers, texts, substitutions and functions.
+
+    `opaque` gives the reasons why a part cannot be seen. What is not seen may be anything: where
+    that is so, one of the commands has `MANY` for a program.
+    """
+
+    commands: tuple[SimpleCommand, ...]
+    opaque: tuple[str, ...] = ()

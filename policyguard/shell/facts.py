@@ -1,0 +1,120 @@
+"""What programs do with their arguments, as a policy gives it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Bounds of one reading; a text beyond them is opaque."""
+
+    chars: int
+    """The longest text, in code points."""
+    depth: int
+    """How deeply constructs, and texts within texts, may nest."""
+    commands: int
+    """How many simple commands one text may hold."""
+    words: int
+    """How many words one command may have, after braces are expanded."""
+    loop_values: int
+    """For how many values of a loop its body is read one by one."""
+    milliseconds: int
+    """How long the parser may take for one text."""
+    texts: int
+    """How many readings are kept."""
+
+
+class Wrapper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A program that runs the command in its own arguments, or a command text."""
+
+    values: tuple[str, ...] = ()
+    """Its options that take a value."""
+    operands: int = 0
+    """How many operands of its own stand before the command."""
+    assignments: bool = False
+    """Whether `NAME=value` may stand before the command."""
+    after: tuple[str, ...] = ()
+    """Words that a command follows, up to `;` or `+`, as `-exec` of find."""
+    names: tuple[str, ...] = ()
+    """Options whose value is a pattern for the names that it finds, as `-name` of find."""
+    appends: bool = False
+    """Whether it adds words from its input to the command, as xargs."""
+    replaces: tuple[str, ...] = ()
+    """Options whose value is a placeholder for a word from its input, as `-I` of xargs."""
+    text: tuple[str, ...] = ()
+    """Options whose value is a command text, as `-c` of sh."""
+    defines: bool = False
+    """Whether its operands are names with command texts, as of alias."""
+    joins: bool = False
+    """Whether its remaining operands, joined by spaces, are a command text, as of eval."""
+    script: bool = False
+    """Whether it runs its input as a command text if it has no operand, as sh."""
+    sources: bool = False
+    """Whether its first operand is a file of commands."""
+    harmless: bool = False
+    """Whether the command does the same without it, but for its time and priority."""
+    looks: bool = False
+    """Whether it changes nothing itself, as xargs."""
+
+
+class CodeRunner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A program that runs code of another language."""
+
+    values: tuple[str, ...] = ()
+    """Its options that take a value, apart from code."""
+    code: tuple[str, ...] = ()
+    """Options whose value is code."""
+    operand: bool = False
+    """Whether its first operand is code unless one of `file` is given."""
+    file: tuple[str, ...] = ()
+    """Options that name a file of code instead."""
+    script: bool = False
+    """Whether it runs its input as code if it has no operand."""
+    runs_by: tuple[str, ...] = ()
+    """Texts one of which code must contain to run a command; empty: any code may."""
+    calls: dict[str, str] = {}
+    """Calls of the language (`shutil.rmtree`) and the command that does the same (`rm -r`)."""
+
+
+class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the arguments of a program are read, and what they change."""
+
+    values: tuple[str, ...] = ()
+    """All its options that take a value; empty: any option may."""
+    plain: tuple[str, ...] = ()
+    """Options before the subcommand that do not change what the command does."""
+    long: bool = False
+    """Whether its options are words after one dash, as `-delete` of find."""
+    reads: Literal["operands", "rest", "none"] | None = None
+    """Which operands it reads as files (`rest`: all but the first); None: any word may be one."""
+    writes: tuple[str, ...] = ()
+    """What it writes: `operands`, `last`, an option with a value, or a prefix (`of=`)."""
+    saves: bool = False
+    """Whether it saves what it downloads under the last part of the address."""
+    looks: bool | tuple[str, ...] = False
+    """Whether it changes nothing; a tuple names the subcommands of which that holds."""
+    changes: tuple[str, ...] = ()
+    """Options and words with which it changes something nevertheless."""
+
+
+class ShellFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All that a policy says about programs and variables of a shell."""
+
+    limits: Limits
+    wrappers: dict[str, Wrapper] = {}
+    """By program, or by program and subcommand (`docker exec`); `*` stands for any text."""
+    code: dict[str, CodeRunner] = {}
+    """Programs that run code of another language; `*` stands for any text."""
+    programs: dict[str, Program] = {}
+    names: frozenset[str] = frozenset()
+    """Programs that print file names and the like, so that their output holds no option."""
+    variables: frozenset[str] = frozenset()
+    """Variables whose value is one word and no option, as HOME."""
+    prefixes: frozenset[str] = frozenset()
+    """Wrappers in front of a command that likeness leaves out, as sudo."""
+    neutral: frozenset[str] = frozenset()
+    """Variables that do not change what a program does, as LANG."""
+    folders: frozenset[str] = frozenset()
+    """Folders whose programs are those of the system, as /usr/bin."""

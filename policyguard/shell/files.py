@@ -1,0 +1,96 @@
+"""Files that commands read and write, by their arguments and redirections."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from policyguard.shell.arguments import UNKNOWN_PROGRAM, Arguments, read_arguments
+from policyguard.shell.command_line import MANY, SimpleCommand
+from policyguard.shell.facts import Program
+from policyguard.shell.lookup import Lookup
+from policyguard.shell.words import is_static
+
+_VALUE = re.compile(r"^[\w-]*=(?=.)")
+
+
+def normalize(path: str) -> str:
+    """Return `path` without `.`, `..` and doubled slashes."""
+    if path[:2] == "./" and not is_static(path):
+        return "./" + normalize(path[2:])  # what is unknown in it is below the current folder
+    if path[:2] == "//":
+        path = "/" + path.lstrip("/")
+    return posixpath.normpath(path) if "/" in path and "://" not in path else path
+
+
+def find_written(command: SimpleCommand, program: Program, arguments: Arguments) -> Iterator[str]:
+    """Yield the files that a command writes."""
+    for redirect in command.redirects:
+        if redirect.writes:
+            yield normalize(redirect.target)
+    for kind in program.writes:
+        if kind == "operands":
+            yield from map(normalize, arguments.operands)
+        elif kind == "last":
+            yield from map(normalize, arguments.operands[-1:])
+        elif kind.startswith("-"):
+            for option in arguments.options:
+                if option.value is not None and _is_flag(kind, option.text):
+                    yield normalize(option.value)
+        else:
+            for word in arguments.operands:
+                if word.startswith(kind):
+                    yield normalize(word[len(kind) :])
+    if program.saves and not any(item.text in program.writes for item in arguments.options):
+        for word in arguments.operands:
+            yield word.partition("?")[0].rpartition("/")[2]
+    if command.path == MANY:
+        yield MANY
+
+
+def _is_flag(flag: str, text: str) -> bool:
+    return text == flag or (len(flag) == 2 and text[:2] != "--" and flag[1] in text[1:])
+
+
+def find_read(command: SimpleCommand, program: Program, arguments: Arguments) -> Iterator[str]:
+    """Yield the files that a command may read."""
+    for redirect in command.redirects:
+        if not redirect.writes:
+            yield normalize(redirect.target)
+    if command.path == MANY:
+        yield MANY
+    if program.reads == "none":
+        return
+    operands = arguments.operands[1:] if program.reads == "rest" else arguments.operands
+    for word in operands:
+        yield normalize(_VALUE.sub("", word).removeprefix("@"))
+    if program.reads is None:
+        for option in arguments.options:
+            if option.value is not None:
+                yield normalize(_VALUE.sub("", option.value).removeprefix("@"))
+
+
+def link_files(commands: list[SimpleCommand], programs: Lookup[Program]) -> Iterator[SimpleCommand]:
+    """Yield the commands, each with those that wrote a file it is run on as sources.
+
+    A program that was written by the same text is also yielded as `sh FILE`, at the end.
+    """
+    written: dict[str, list[int]] = {}
+    runs: list[SimpleCommand] = []
+    for index, command in enumerate(commands):
+        if written:
+            paths = (command.path, *command.arguments)
+            new = {i for path in paths for i in written.get(normalize(path), ()) if path}
+            if new:
+                command = replace(command, sources=(*command.sources, *sorted(new)))
+            if normalize(command.path) in written:
+                runs.append(replace(command, path="sh", program="sh", arguments=(command.path,)))
+        program = programs.find(command.program)
+        if command.redirects or (program is not None and (program.writes or program.saves)):
+            program = program or UNKNOWN_PROGRAM
+            for path in find_written(command, program, read_arguments(command.arguments, program)):
+                written.setdefault(path, []).append(index)
+        yield command
+    yield from runs

@@ -1,0 +1,187 @@
+"""Whether a command may match a stage of a pattern, or must."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from policyguard.shell.arguments import UNKNOWN_PROGRAM, Arguments, Option, read_arguments
+from policyguard.shell.command_line import MANY, MARKS, SimpleCommand
+from policyguard.shell.facts import Program
+from policyguard.shell.files import find_read, find_written
+from policyguard.shell.lookup import Lookup
+from policyguard.shell.pattern import Flag, Stage, Word
+from policyguard.shell.words import is_static
+
+_CLUSTER = re.compile(r"-[A-Za-z]{2,4}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCommand:
+    """A command with its arguments read by what is known about its program."""
+
+    command: SimpleCommand
+    program: Program
+    arguments: Arguments
+
+
+def read_command(command: SimpleCommand, programs: Lookup[Program]) -> ReadCommand:
+    """Read the arguments of `command`."""
+    program = programs.find(command.program) or UNKNOWN_PROGRAM
+    return ReadCommand(command, program, read_arguments(command.arguments, program))
+
+
+def may_match(stage: Stage, read: ReadCommand) -> bool:
+    """Whether the command matches, if what is unknown about it is anything."""
+    command = read.command
+    if command.path == MANY:
+        return True
+    if not command.path and not (stage.writes or stage.reads):
+        return False
+    if not stage.program.may_match(command.program):
+        return False
+    if MANY in command.path:
+        return True
+    return (
+        all(_may_have_one(flags, read) for flags in stage.flags)
+        and not any(_has(flag, read, certain=True) for flag in stage.without)
+        and _match_words(stage.words, read, certain=False)
+        and _match_files(stage, read)
+    )
+
+
+def must_match(stage: Stage, read: ReadCommand) -> bool:
+    """Whether the command matches for certain. Files are not considered: it writes none."""
+    command = read.command
+    return (
+        is_static(command.path)
+        and stage.program.matches(command.program)
+        and all(any(_has(flag, read, certain=True) for flag in flags) for flags in stage.flags)
+        and not (stage.without and _may_have_one(tuple(stage.without), read))
+        and not (stage.writes or stage.reads)
+        and _match_words(stage.words, read, certain=True)
+    )
+
+
+def _may_have_one(flags: tuple[Flag, ...], read: ReadCommand) -> bool:
+    return read.arguments.has_more or any(_has(flag, read, certain=False) for flag in flags)
+
+
+def _has(flag: Flag, read: ReadCommand, *, certain: bool) -> bool:
+    name, program = flag.name, read.program
+    options = read.arguments.options
+    if any(_is_option(flag, option, program, certain=certain) for option in options):
+        return True
+    if flag.value is None and not program.long and _CLUSTER.fullmatch(name):
+        return all(
+            any(
+                _is_option(Flag(f"-{letter}", None), item, program, certain=certain)
+                for item in options
+            )
+            for letter in name[1:]
+        )
+    return False
+
+
+def _is_option(flag: Flag, option: Option, program: Program, *, certain: bool) -> bool:
+    name, text, value = flag.name, option.text, option.value
+    if text == name:
+        found = True
+    elif not is_static(text):
+        found = not certain and _may_be(name, text)
+    elif name.startswith("--"):
+        # GNU programs accept what is left of a long option after it is cut short.
+        found = not certain and len(text) > 3 and name.startswith(text)
+    elif len(name) == 2 and not text.startswith("--") and not program.long:
+        position = _find_letter(name[1], text, program)
+        found = position > 0
+        if found and position + 1 < len(text):
+            value = text[position + 1 :] if flag.value is not None else value
+    else:
+        found = False
+    if not found or flag.value is None:
+        return found
+    if value is None:
+        return False
+    return flag.value.matches(value) if certain else flag.value.may_match(value)
+
+
+def _find_letter(letter: str, text: str, program: Program) -> int:
+    for position in range(1, len(text)):
+        if text[position] == letter:
+            return position
+        if f"-{text[position]}" in program.values:
+            break
+    return 0
+
+
+def _may_be(name: str, text: str) -> bool:
+    known = re.split(f"[{MARKS}]", text)
+    return name.startswith(known[0]) and name.endswith(known[-1])
+
+
+def _match_words(words: list[Word], read: ReadCommand, *, certain: bool) -> bool:
+    """Match the operands from the first on, by the pairs of positions that can be reached."""
+    arguments = read.arguments
+    operands = arguments.operands
+    left = [(0, 0)]
+    seen = set(left)
+    while left:
+        i, j = left.pop()
+        if i == len(words):
+            if not certain or _is_certain(j, read):
+                return True
+            continue
+        for step in _steps(words[i], i, j, arguments, certain=certain):
+            if step not in seen and step[1] <= len(operands):
+                seen.add(step)
+                left.append(step)
+    return False
+
+
+def _steps(
+    word: Word, i: int, j: int, arguments: Arguments, *, certain: bool
+) -> list[tuple[int, int]]:
+    operands = arguments.operands
+    operand = operands[j] if j < len(operands) else None
+    steps = []
+    glob = word.glob
+    if glob is None:
+        steps += [(i + 1, j), (i, j + 1)]
+    elif word.negated:
+        if operand is None:
+            if not (certain and arguments.has_more):
+                steps.append((i + 1, j))
+        elif certain:
+            if is_static(operand) and not glob.matches(operand):
+                steps.append((i + 1, j))
+        elif MANY in operand or not glob.matches(operand):
+            steps.append((i + 1, j))
+    elif operand is not None and (glob.matches(operand) if certain else glob.may_match(operand)):
+        steps.append((i + 1, j + 1))
+    if operand is not None and not certain:
+        if j in arguments.doubtful:
+            steps.append((i, j + 1))
+        if MANY in operand:
+            steps += [(i + 1, j), (i, j + 1)]
+    return steps
+
+
+def _is_certain(count: int, read: ReadCommand) -> bool:
+    """Whether the first `count` operands are certainly that, and no option before changes them."""
+    arguments = read.arguments
+    if any(position < count for position in arguments.doubtful):
+        return False
+    if not all(is_static(word) for word in arguments.operands[:count]):
+        return False
+    before = arguments.options_before[count - 1] if count else 0
+    return all(option.text in read.program.plain for option in arguments.options[:before])
+
+
+def _match_files(stage: Stage, read: ReadCommand) -> bool:
+    for globs, find in ((stage.writes, find_written), (stage.reads, find_read)):
+        if globs:
+            files = list(find(read.command, read.program, read.arguments))
+            if not all(any(glob.may_match(file) for file in files) for glob in globs):
+                return False
+    return True

@@ -1,0 +1,117 @@
+"""Options of programs that run other commands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from policyguard.shell.facts import CodeRunner, Wrapper
+
+
+class WrapperOptions:
+    """The options of a wrapper in front of what it runs."""
+
+    def __init__(self, wrapper: Wrapper) -> None:
+        self.wrapper = wrapper
+        self.texts: list[str] = []
+        self.placeholder = ""
+        self.reads_input = False
+        self._wants_text = False
+
+    def read(self, arguments: Sequence[str]) -> int:
+        """Read the options; return where the operands begin."""
+        wrapper = self.wrapper
+        operands = -1
+        index = 0
+        while index < len(arguments):
+            word = arguments[index]
+            if word == "--":
+                index += 1
+                break
+            if word == "-":
+                self.reads_input = True
+            elif word[:1] == "-" or (word[:1] == "+" and wrapper.script):
+                index += self._read_option(word, arguments[index + 1 : index + 2])
+            elif wrapper.text and not wrapper.script:
+                operands = index if operands < 0 else operands
+            else:
+                break
+            index += 1
+        if self._wants_text and index < len(arguments):
+            self.texts.append(arguments[index])
+        return operands if operands >= 0 else index
+
+    def _read_option(self, word: str, following: Sequence[str]) -> int:
+        """Read one word of options; return how many words its value takes."""
+        wrapper = self.wrapper
+        name, equals, value = word.partition("=")
+        if word in wrapper.values:
+            return 1
+        if word.startswith("--") or name in wrapper.text or name in wrapper.replaces:
+            if name in wrapper.text:
+                return self._read_text(value, following, attached=bool(equals))
+            if name in wrapper.replaces:
+                self.placeholder = value or "{}"
+                return 0 if equals or name.startswith("--") else self._place(following)
+            return 0
+        for index in range(1, len(word)):
+            flag, rest = f"{word[0]}{word[index]}", word[index + 1 :]
+            if flag in wrapper.text:
+                attached = bool(rest) and not wrapper.script
+                taken = self._read_text(rest, following, attached=attached)
+                if not wrapper.script:
+                    return taken
+            elif flag in wrapper.replaces:
+                self.placeholder = rest
+                return 0 if rest else self._place(following)
+            elif flag in wrapper.values:
+                return 0 if rest else 1
+            elif flag == "-s" and wrapper.script:
+                self.reads_input = True
+        return 0
+
+    def _read_text(self, value: str, following: Sequence[str], *, attached: bool) -> int:
+        if self.wrapper.script:
+            self._wants_text = True  # the text is the first operand, after all options
+            return 0
+        self.texts.append(value if attached else "".join(following))
+        return 0 if attached else 1
+
+    def _place(self, following: Sequence[str]) -> int:
+        self.placeholder = "".join(following) or "{}"
+        return 1
+
+
+def read_code_options(
+    runner: CodeRunner, arguments: Sequence[str]
+) -> tuple[list[str], list[str], bool]:
+    """Return the texts of code, the operands, and whether a file of code is given."""
+    texts: list[str] = []
+    has_file = False
+    index = 0
+    while index < len(arguments):
+        word = arguments[index]
+        if word == "--":
+            index += 1
+            break
+        if word[:1] != "-" or word == "-":
+            break
+        index += 1
+        name, equals, value = word.partition("=")
+        following = arguments[index] if index < len(arguments) else ""
+        if word.startswith("--"):
+            if name in runner.code:
+                texts.append(value if equals else following)
+                index += not equals
+            elif name in runner.file or name in runner.values:
+                has_file = has_file or name in runner.file
+                index += not equals
+            continue
+        for position in range(1, len(word)):
+            flag, rest = f"-{word[position]}", word[position + 1 :]
+            if flag in runner.code or flag in runner.file or flag in runner.values:
+                if flag in runner.code:
+                    texts.append(rest or following)
+                has_file = has_file or flag in runner.file
+                index += not rest
+                break
+    return texts, list(arguments[index:]), has_file

@@ -1,0 +1,102 @@
+"""The command patterns of one selector against a text."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from policyguard.shell.command_line import MANY, CommandLine, SimpleCommand
+from policyguard.shell.matching import ReadCommand, may_match, must_match, read_command
+from policyguard.shell.pattern import CommandPattern, Stage
+from policyguard.shell.prefilter import Prefilter
+from policyguard.shell.reader import ShellReader
+
+_NOWHERE = "/dev/null"
+
+
+class CommandPatterns:
+    """Patterns any of which may match. Safe to share between threads."""
+
+    def __init__(self, patterns: Sequence[CommandPattern], reader: ShellReader) -> None:
+        self.patterns = tuple(patterns)
+        self._reader = reader
+        self._concerns = Prefilter(self.patterns, reader.facts).concerns
+        self._kept: dict[str, CommandPattern | None] = {}
+        self._lock = threading.Lock()
+        self._most = reader.facts.limits.texts
+
+    def find(self, text: str) -> CommandPattern | None:
+        """Return the first pattern that some command of `text` may match, or None."""
+        try:
+            return self._kept[text]
+        except KeyError:
+            pass
+        if not self._concerns(text):
+            return None
+        found = self._find(self._reader.read(text))
+        if len(text) <= self._reader.facts.limits.chars:
+            with self._lock:
+                if len(self._kept) >= self._most:
+                    self._kept.pop(next(iter(self._kept)))
+                self._kept[text] = found
+        return found
+
+    def _find(self, line: CommandLine) -> CommandPattern | None:
+        programs = self._reader.programs
+        commands = [read_command(command, programs) for command in line.commands]
+        for pattern in self.patterns:
+            for command in commands:
+                if _ends_in(pattern.stages, command, commands):
+                    return pattern
+        return None
+
+    def covers(self, text: str) -> bool:
+        """Whether each command of `text` certainly matches a pattern, and none writes a file.
+
+        A text without commands is covered.
+        """
+        line = self._reader.read(text)
+        return not line.opaque and all(self._covers(command) for command in line.commands)
+
+    def _covers(self, command: SimpleCommand) -> bool:
+        facts = self._reader.facts
+        if any(name not in facts.neutral for name in command.variables):
+            return False
+        if any(redirect.target != _NOWHERE for redirect in command.redirects):
+            return False
+        if not command.path:
+            return True
+        folder, slash, _ = command.path.rpartition("/")
+        if slash and folder not in facts.folders:
+            return False
+        wrappers = self._reader.wrappers
+        around = [wrappers.find(name) for name in command.wrappers]
+        if not all(wrapper is not None and wrapper.harmless for wrapper in around):
+            return False
+        own = wrappers.find(command.program)
+        if own is not None and own.harmless:
+            return True  # what it runs is a command of its own
+        read = read_command(command, self._reader.programs)
+        return any(
+            len(pattern.stages) == 1 and must_match(pattern.stages[0], read)
+            for pattern in self.patterns
+        )
+
+
+def _ends_in(stages: tuple[Stage, ...], command: ReadCommand, commands: list[ReadCommand]) -> bool:
+    """Whether `command` may match the last stage, and what it reads from the stages before."""
+    if not may_match(stages[-1], command):
+        return False
+    if len(stages) == 1 or command.command.path == MANY:
+        return True
+    seen: set[int] = set()
+    left = list(command.command.sources)
+    while left:
+        index = left.pop()
+        if index not in seen:
+            seen.add(index)
+            source = commands[index]
+            if _ends_in(stages[:-1], source, commands):
+                return True
+            left += source.command.sources
+    return False

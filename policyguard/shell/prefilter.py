@@ -1,0 +1,81 @@
+"""Texts that no pattern can concern, found without parsing them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from policyguard.engines.regex import Regex
+from policyguard.shell.facts import ShellFacts
+from policyguard.shell.globs import Glob
+from policyguard.shell.pattern import CommandPattern, Stage
+
+# Where one of these is, the name of a program may be put together: escapes, expansions, braces,
+# file name patterns, quotes within a word, and characters that the reader refuses.
+_HIDING = r"""[\\$`{\[?\x00-\x08\x0e-\x1f]|[\w/]['"]+\w|\*(?:[^.]|\z)"""
+
+
+class Prefilter:
+    """Says whether a text has to be read to know if one of some patterns may match."""
+
+    def __init__(self, patterns: Sequence[CommandPattern], facts: ShellFacts) -> None:
+        self._most = facts.limits.chars
+        parts = [_find_literal(pattern.stages) for pattern in patterns]
+        self.concerns: Callable[[str], bool] = lambda text: True
+        if all(parts):
+            search = Regex("|".join([*dict.fromkeys(parts), *_find_hiding(facts)])).search
+            most = self._most
+            self.concerns = lambda text: len(text) > most or search(text)
+
+
+def _find_literal(stages: tuple[Stage, ...]) -> str:
+    """Return a regex that a text must match if it may match `stages`; empty if there is none."""
+    for stage in reversed(stages):
+        words = [word.glob for word in stage.words if word.glob and not word.negated]
+        # The words of a command stand after its program.
+        parts = [_alternatives(glob) for glob in (stage.program, *words)]
+        found = "(?s:.*)".join(part for part in parts if part)
+        for glob in (*stage.writes, *stage.reads):
+            found = found or _alternatives(glob)
+        if found:
+            return found
+    return ""
+
+
+def _alternatives(glob: Glob) -> str:
+    parts = [_literal(item) for item in glob.text.split("|")]
+    return f"(?:{'|'.join(parts)})" if all(parts) else ""
+
+
+def _literal(glob: str) -> str:
+    """Return a regex for the longest literal part of `glob`, at its ends where they are literal."""
+    if "*" not in glob and "?" not in glob:
+        last = glob.rpartition("/")[2] or glob
+        start = r"\b" if re.match(r"\w", last) else ""
+        end = r"\b" if re.search(r"\w\Z", last) else ""
+        return start + re.escape(last) + end
+    return re.escape(max(re.split(r"[*?/]", glob), key=len))
+
+
+def _find_hiding(facts: ShellFacts) -> list[str]:
+    """Return regexes for texts that run what cannot be seen in them."""
+    always, fed = [], []
+    for name, wrapper in facts.wrappers.items():
+        if wrapper.joins or wrapper.appends or wrapper.sources or wrapper.replaces:
+            always.append(name)
+        elif wrapper.script:
+            fed.append(name)
+    fed += [name for name, runner in facts.code.items() if runner.script]
+    calls = [re.escape(call) for runner in facts.code.values() for call in runner.calls]
+    parts = [_HIDING, *calls]
+    if always:
+        parts.append(_names(always))
+    if fed:
+        names = _names(fed)
+        parts += [rf"(?s:[|<].*){names}", rf"{names}(?s:.*)[|<]"]
+    return parts
+
+
+def _names(names: list[str]) -> str:
+    globs = "|".join(re.escape(name).replace(r"\*", r"[\w.]*") for name in names)
+    return rf"(?:^|[^\w.-])(?:{globs})(?:[^\w.-]|\z)"

@@ -1,0 +1,363 @@
+"""The statements of a syntax tree: which commands they run, and whose output reaches which."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from policyguard.shell.command_line import GLOB, MANY, NAME, CommandLine, Redirect, SimpleCommand
+from policyguard.shell.files import link_files
+from policyguard.shell.here_documents import MARK, HereDocument, lift
+from policyguard.shell.inputs import NOTHING, Input
+from policyguard.shell.syntax_tree import Node, parse
+from policyguard.shell.variables import Variables
+from policyguard.shell.word_reader import PROCESS_FILE, read_raw
+from policyguard.shell.words import finish
+from policyguard.shell.wrapped import Wrapped
+
+if TYPE_CHECKING:
+    from policyguard.shell.reader import ShellReader
+
+_CONTROL = re.compile("[\x00-\x06\x08\x0e-\x1a\x1c-\x1f\ue000-\ue002\ud800-\udfff]")
+_REDIRECTS = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
+_DECLARATIONS = frozenset(("declaration_command", "unset_command"))
+EXPRESSIONS = frozenset(
+    (
+        "ansi_c_string",
+        "arithmetic_expansion",
+        "binary_expression",
+        "brace_expression",
+        "command_substitution",
+        "concatenation",
+        "expansion",
+        "extglob_pattern",
+        "number",
+        "parenthesized_expression",
+        "postfix_expression",
+        "process_substitution",
+        "raw_string",
+        "regex",
+        "simple_expansion",
+        "special_variable_name",
+        "string",
+        "ternary_expression",
+        "test_command",
+        "translated_string",
+        "unary_expression",
+        "variable_name",
+        "word",
+    )
+)
+
+
+class TooMuchError(Exception):
+    """A text with more commands, words or depth than the limits allow."""
+
+
+class Statements:
+    """One reading of a text, and of the texts within it."""
+
+    def __init__(self, reader: ShellReader) -> None:
+        self.reader = reader
+        self.limits = reader.facts.limits
+        self.commands: list[SimpleCommand] = []
+        self.opaque: dict[str, None] = {}
+        self.variables = Variables(reader.facts.variables)
+        self.documents: list[HereDocument] = []
+        self.source = b""
+        self._depth = 0
+        self._loops = 0
+        self._wrapped = Wrapped(self)
+
+    def finish(self) -> CommandLine:
+        """Return the result of the reading."""
+        return CommandLine(
+            tuple(link_files(self.commands, self.reader.programs)), tuple(self.opaque)
+        )
+
+    def read_text(self, text: str, given: Input = NOTHING) -> list[int]:
+        """Read `text` as a script; return the indices of the commands whose output is its own."""
+        if self._depth >= self.limits.depth:
+            return self.add_unknown("nesting is too deep", given.sources)
+        if len(text) > self.limits.chars:
+            return self.add_unknown("text is too long", given.sources)
+        if _CONTROL.search(text):
+            return self.add_unknown("text has control characters", given.sources)
+        outer = self.source, self.documents
+        self._depth += 1
+        try:
+            lifted, self.documents = lift(text)
+            self.source = lifted.encode()
+            self.variables.expect(text)
+            root = parse(self.source, self.limits.milliseconds)
+            if root is None:
+                return self.add_unknown("parser ran out of time", given.sources)
+            indices = self.run(root, given, ())
+            if root.has_error:
+                indices += self.add_unknown("syntax error", given.sources)
+            return indices
+        except TooMuchError as error:
+            return self.add_unknown(str(error), given.sources)
+        finally:
+            self.source, self.documents = outer
+            self._depth -= 1
+
+    def add_unknown(self, reason: str, sources: Sequence[int] = ()) -> list[int]:
+        """Note that something runs which cannot be seen; `sources` are where it comes from."""
+        self.opaque[reason] = None
+        command = SimpleCommand(MANY, MANY, (MANY,), sources=tuple(sources))
+        if command not in self.commands:
+            self.commands.append(command)
+            return [len(self.commands) - 1]
+        return [self.commands.index(command)]
+
+    def add(self, command: SimpleCommand) -> int:
+        """Add a command; return its index."""
+        if len(self.commands) >= self.limits.commands:
+            raise TooMuchError("too many commands")
+        self.commands.append(command)
+        return len(self.commands) - 1
+
+    def run(self, node: Node, given: Input, redirects: tuple[Redirect, ...]) -> list[int]:
+        """Read a statement; return the indices of the commands that write to its output."""
+        kind = node.type
+        if kind == "command":
+            return self._run_command(node, given, redirects)
+        self._depth += 1
+        if self._depth > self.limits.depth:
+            self._depth -= 1
+            raise TooMuchError("nesting is too deep")
+        try:
+            return self._run_compound(kind, node, given, redirects)
+        finally:
+            self._depth -= 1
+
+    def _run_compound(
+        self, kind: str, node: Node, given: Input, redirects: tuple[Redirect, ...]
+    ) -> list[int]:
+        if kind == "pipeline":
+            return self._run_pipeline(node, given, redirects)
+        if kind == "redirected_statement":
+            return self._run_redirected(node, given, redirects)
+        if kind == "list":
+            return self._run_list(node, given, redirects)
+        if kind == "for_statement":
+            return self._run_for(node, given, redirects)
+        if kind in _DECLARATIONS:
+            return self._run_declaration(node, redirects)
+        if kind == "variable_assignment":
+            names = self._assign(node)
+            return [self.add(SimpleCommand("", "", (), redirects, names))]
+        if kind in ("comment", "heredoc_body"):
+            return []
+        if kind in _REDIRECTS:
+            new, _, _ = self.read_redirect(node)
+            return [self.add(SimpleCommand("", "", (), (*redirects, *new)))]
+        if kind in EXPRESSIONS:
+            read_raw(self, node, quoted=True)
+            return []
+        indices: list[int] = []
+        for child in node.named_children:
+            indices += self.run(child, given, redirects)
+        return indices
+
+    def _run_list(self, node: Node, given: Input, redirects: tuple[Redirect, ...]) -> list[int]:
+        """Run `a && b`. The grammar gives the redirections of `b` to the whole list."""
+        *first, last = [child for child in node.named_children if child.type != "comment"] or [node]
+        if last is node:
+            return []
+        indices: list[int] = []
+        for child in first:
+            indices += self.run(child, given, ())
+        return indices + self.run(last, given, redirects)
+
+    def _run_pipeline(self, node: Node, given: Input, redirects: tuple[Redirect, ...]) -> list[int]:
+        stages = [child for child in node.named_children if child.type != "comment"]
+        indices: list[int] = []
+        for number, stage in enumerate(stages):
+            is_last = number == len(stages) - 1
+            before = len(self.commands)
+            indices = self.run(stage, given, redirects if is_last else ())
+            if not is_last and _ends_in_list(stage):
+                # The grammar reads `a && b 2>&1 | c` as `(a && b) 2>&1 | c`.
+                indices = [index for index in indices if index >= before][-1:]
+            given = Input(tuple(dict.fromkeys(indices)), self._wrapped.static_output(indices))
+        return indices
+
+    def _run_redirected(
+        self, node: Node, given: Input, redirects: tuple[Redirect, ...]
+    ) -> list[int]:
+        body = None
+        outputs: list[Node] = []
+        for child in node.named_children:
+            if child.type not in _REDIRECTS:
+                body = child
+                continue
+            new, read, to_process = self.read_redirect(child)
+            redirects += new
+            given = read or given
+            outputs += to_process
+        if body is None:
+            self.add(SimpleCommand("", "", (), redirects, sources=given.sources))
+            indices: list[int] = []
+        else:
+            indices = self.run(body, given, redirects)
+        self._feed(outputs, indices)
+        return indices
+
+    def read_redirect(self, node: Node) -> tuple[tuple[Redirect, ...], Input, list[Node]]:
+        """Return the files of a redirection, what it gives to read, and processes it writes to."""
+        operator, target = "", None
+        for child in node.children:
+            if not child.is_named:
+                operator = child.type
+            elif child.type != "file_descriptor":
+                target = child
+        if node.type == "heredoc_redirect" or target is None:
+            self.add_unknown("syntax error")
+            return (), NOTHING, []
+        if operator.startswith(">") and target.type == "process_substitution":
+            return (), NOTHING, [target]
+        first = len(self.commands)
+        words = finish(read_raw(self, target, quoted=False), self.limits.words)
+        written = tuple(range(first, len(self.commands)))
+        word = words[0] if len(words) == 1 else MANY
+        if node.type == "herestring_redirect":
+            return (), Input(written, _plain_or_none(word)), []
+        if word.startswith(MARK):
+            return (), self._read_document(word), []
+        if operator in (">&", "<&") and (word == "-" or word.rstrip("-").isdigit()):
+            return (), NOTHING, []
+        if operator == "<" and target.type == "process_substitution":
+            return (), Input(written), []
+        redirect = Redirect("<" not in operator, word)
+        both = (redirect, replace(redirect, writes=True)) if operator == "<>" else (redirect,)
+        return both, NOTHING, []
+
+    def _read_document(self, word: str) -> Input:
+        number = word[1:]
+        if not number.isdigit() or int(number) >= len(self.documents):
+            return Input((), MANY)
+        document = self.documents[int(number)]
+        if document.quoted or not re.search(r"[$`\\]", document.body):
+            return Input((), document.body)
+        first = len(self.commands)
+        escaped = document.body.replace('"', '\\"')
+        outer = self.source
+        self.source = f'"{escaped}"'.encode()
+        root = parse(self.source, self.limits.milliseconds)
+        if root is None or root.has_error:
+            self.add_unknown("syntax error")
+            text = MANY
+        else:
+            # The tree of a lone string is program, command, command_name, string.
+            node = root
+            while node.type != "string" and node.named_child_count:
+                node = node.named_children[0]
+            text = "".join(finish(read_raw(self, node, quoted=True), self.limits.words))
+        self.source = outer
+        return Input(tuple(range(first, len(self.commands))), text)
+
+    def _run_for(self, node: Node, given: Input, redirects: tuple[Redirect, ...]) -> list[int]:
+        name, values, indices = "", [], []
+        for child in node.named_children:
+            if child.type == "variable_name" and not name:
+                name = self.text(child)
+            elif child.type in EXPRESSIONS:
+                values += finish(read_raw(self, child, quoted=False), self.limits.words)
+            elif 0 < len(values) <= self.limits.loop_values and self._loops < 2:
+                self._loops += 1
+                for value in values:
+                    self.variables.replace(name, value)
+                    indices += self.run(child, given, redirects)
+                self._loops -= 1
+            else:
+                self.variables.assign_one_of(name, values)
+                indices += self.run(child, given, redirects)
+        return indices
+
+    def _run_declaration(self, node: Node, redirects: tuple[Redirect, ...]) -> list[int]:
+        names: tuple[str, ...] = ()
+        words = [self.text(node.children[0])]
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                names += self._assign(child)
+            else:
+                words += finish(read_raw(self, child, quoted=False), self.limits.words)
+        name = words[0]
+        return [self.add(SimpleCommand(name, name, tuple(words[1:]), redirects, names))]
+
+    def _run_command(self, node: Node, given: Input, redirects: tuple[Redirect, ...]) -> list[int]:
+        words: list[str] = []
+        names: tuple[str, ...] = ()
+        outputs: list[Node] = []
+        first = len(self.commands)
+        sources = given.sources
+        for child in node.named_children:
+            kind = child.type
+            if kind == "variable_assignment":
+                names += self._assign(child)
+            elif kind in _REDIRECTS:
+                new, read, _ = self.read_redirect(child)
+                redirects += new
+                given = read or given
+                sources += read.sources
+            elif kind == "process_substitution" and self.text(child)[0] == ">":
+                outputs.append(child)
+                words.append(PROCESS_FILE)
+            else:
+                words += finish(read_raw(self, child, quoted=False), self.limits.words)
+        if len(words) > self.limits.words:
+            raise TooMuchError("too many words")
+        made = tuple(range(first, len(self.commands)))
+        indices = self._wrapped.add(words, Input(sources, given.text, made), redirects, names, ())
+        self._feed(outputs, indices)
+        return indices
+
+    def _feed(self, outputs: Sequence[Node], indices: list[int]) -> None:
+        """Run the commands of `>(…)`, which read what those of `indices` write."""
+        for output in outputs:
+            given = Input(tuple(indices), self._wrapped.static_output(indices))
+            for child in output.named_children:
+                self.run(child, given, ())
+
+    def _assign(self, node: Node) -> tuple[str, ...]:
+        children = node.children
+        name = self.text(children[0]).partition("[")[0]
+        if len(children) < 3:
+            self.variables.assign(name, "")
+        elif children[2].type == "array" or children[0].type == "subscript":
+            for child in children[2].named_children:
+                read_raw(self, child, quoted=True)
+            self.variables.assign(name, MANY)
+        else:
+            value = read_raw(self, children[2], quoted=False)
+            value = "".join(finish(value.replace("{", "\ue000"), self.limits.words))
+            self.variables.assign(name, value, append=children[1].type == "+=")
+        return (name,)
+
+    def text(self, node: Node) -> str:
+        """Return the source of `node`."""
+        return self.source[node.start_byte : node.end_byte].decode()
+
+    def run_substitution(self, node: Node, *, quoted: bool) -> str:
+        """Read the commands of `$(…)`; return what their output may be."""
+        indices: list[int] = []
+        for child in node.named_children:
+            indices += self.run(child, NOTHING, ())
+        known = self._wrapped.static_output(indices)
+        if known is not None and len(indices) == 1:
+            return known.rstrip("\n")
+        return NAME if self._wrapped.prints_names(indices) else MANY
+
+
+def _ends_in_list(node: Node) -> bool:
+    while node.type == "redirected_statement":
+        node = node.named_children[0]
+    return node.type == "list"
+
+
+def _plain_or_none(word: str) -> str:
+    return word.replace(GLOB, "*")

@@ -1,0 +1,104 @@
+"""Nodes of a syntax tree to the raw texts of words, and the commands within them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from policyguard.shell.command_line import ANY, MANY
+from policyguard.shell.inputs import NOTHING
+from policyguard.shell.words import (
+    BREAK,
+    protect,
+    read_ansi_c,
+    read_double_quoted,
+    read_unquoted,
+)
+
+if TYPE_CHECKING:
+    from policyguard.shell.statements import Statements
+    from policyguard.shell.syntax_tree import Node
+
+PROCESS_FILE = "/dev/fd/63"
+"""The name of a file that `<(…)` becomes."""
+
+_PLAIN = frozenset(("string_content", "word", "number"))
+_NAME = re.compile(r"\$\{?([A-Za-z_]\w*|[0-9]+|[@*#?$!-])\}?")
+_CHANGED = re.compile(r"\$\{([A-Za-z_]\w*)(?:[#%/^,]|:\d)")
+
+
+def read_raw(reading: Statements, node: Node, *, quoted: bool) -> str:
+    """Return the text of a word's `node`, and add the commands of substitutions in it.
+
+    `quoted` says that the node stands in double quotes.
+    """
+    kind = node.type
+    if kind in ("word", "number", "variable_name"):
+        return read_unquoted(reading.text(node))
+    if kind == "string":
+        return _read_parts(reading, node, 1, quoted=True)
+    if kind == "raw_string":
+        return protect(reading.text(node)[1:-1])
+    if kind in ("concatenation", "command_name"):
+        return _read_parts(reading, node, 0, quoted=quoted)
+    if kind in ("simple_expansion", "expansion"):
+        return _read_variable(reading, node, quoted=quoted)
+    if kind == "command_substitution":
+        value = reading.run_substitution(node, quoted=quoted)
+        if quoted:
+            return protect(value)
+        return re.sub(r"\s+", BREAK, protect(value))
+    if kind == "ansi_c_string":
+        return read_ansi_c(reading.text(node)[2:-1])
+    if kind == "translated_string":
+        return read_raw(reading, node.named_children[0], quoted=False)
+    if kind == "process_substitution":
+        for child in node.named_children:
+            reading.run(child, NOTHING, ())
+        return PROCESS_FILE
+    if kind == "brace_expression":
+        return reading.text(node)
+    for child in node.named_children:
+        read_raw(reading, child, quoted=True)
+    if kind in ("arithmetic_expansion", "test_operator", "file_descriptor"):
+        return ANY
+    return read_unquoted(reading.text(node)) if not node.named_child_count else MANY
+
+
+def _read_parts(reading: Statements, node: Node, margin: int, *, quoted: bool) -> str:
+    """Read the children of `node`; what stands between them is text."""
+    convert = read_double_quoted if quoted else read_unquoted
+    source = reading.source
+    position = node.start_byte + margin
+    end = node.end_byte - margin
+    parts: list[str] = []
+    for child in node.named_children:
+        if child.type in _PLAIN:
+            continue  # read with what stands beside it: `[`, `r` and `]` are three words
+        if child.start_byte > position:
+            parts.append(convert(source[position : child.start_byte].decode()))
+        parts.append(read_raw(reading, child, quoted=quoted))
+        position = child.end_byte
+    if end > position:
+        parts.append(convert(source[position:end].decode()))
+    return "".join(parts)
+
+
+def _read_variable(reading: Statements, node: Node, *, quoted: bool) -> str:
+    text = reading.text(node)
+    variables = reading.variables
+    if match := _NAME.fullmatch(text):
+        return variables.read(match[1], quoted=quoted)
+    if text.startswith("${#") and text != "${#}":
+        return ANY
+    first = True
+    for child in node.named_children:
+        if not (first and child.type in ("variable_name", "special_variable_name")):
+            read_raw(reading, child, quoted=quoted)
+        first = False
+    if match := _CHANGED.match(text):
+        # A part of the value is no option either, if the value is one word and known to be none.
+        value = variables.read(match[1], quoted=quoted)
+        if value == ANY:
+            return ANY
+    return MANY

@@ -1,0 +1,139 @@
+"""What a shell makes of the parts of a word: escapes, braces, file name patterns."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS
+
+BREAK = "\x03"
+"""An unquoted separator, as of `$IFS`: the word is cut there."""
+
+_UNKNOWN = re.compile(f"[{MARKS}]")
+_SPECIAL = re.compile(r"[\\*?\[{}~]")
+_UNQUOTED = re.compile(r"\\\n|\\(.)|[*?]|\[[^\]\s/]+\]|[^\\*?\[]+|\[|\\$", re.DOTALL)
+_IN_DOUBLE_QUOTES = re.compile(r'\\([$`"\\])|\\\n')
+ANSI_C_ESCAPE = re.compile(
+    r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))",
+    re.DOTALL,
+)
+_ANSI_C_NAMES = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
+_QUOTED = str.maketrans("{},", "\ue000\ue001\ue002")
+_RESTORED = str.maketrans("\ue000\ue001\ue002", "{},")
+_RANGE = re.compile(r"(-?\d{1,6}|[A-Za-z])\.\.(-?\d{1,6}|[A-Za-z])(?:\.\.(-?\d{1,6}))?")
+
+
+def is_static(word: str) -> bool:
+    """Whether nothing of `word` is unknown."""
+    return _UNKNOWN.search(word) is None
+
+
+def protect(text: str) -> str:
+    """Return quoted `text` so that `expand_braces` leaves it alone."""
+    return text.translate(_QUOTED)
+
+
+def read_unquoted(text: str) -> str:
+    """Return what an unquoted `text` stands for, with `GLOB` for file name patterns."""
+    if not _SPECIAL.search(text):
+        return text
+    return "".join(_read_unquoted_part(match) for match in _UNQUOTED.finditer(text))
+
+
+def _read_unquoted_part(match: re.Match[str]) -> str:
+    part = match[0]
+    if part[0] == "\\":
+        return protect(match[1] or "")
+    return GLOB if part in ("*", "?") or (part[0] == "[" and len(part) > 1) else part
+
+
+def read_double_quoted(text: str) -> str:
+    """Return `text`, which stands in double quotes, without its escapes."""
+    if "\\" in text:
+        text = _IN_DOUBLE_QUOTES.sub(lambda match: match[1] or "", text)
+    return protect(text)
+
+
+def read_ansi_c(text: str) -> str:
+    """Return `text`, the inside of `$'…'`, with its escapes decoded."""
+    return protect(ANSI_C_ESCAPE.sub(read_ansi_c_escape, text))
+
+
+def read_ansi_c_escape(match: re.Match[str]) -> str:
+    """Return what an escape of `$'…'` stands for."""
+    hexadecimal = match[1] or match[2] or match[3]
+    if hexadecimal:
+        number = int(hexadecimal, 16)
+    elif match[4]:
+        number = int(match[4], 8) & 0xFF
+    elif match[5]:
+        number = ord(match[5]) & 0x1F
+    else:
+        return _ANSI_C_NAMES.get(match[6], match[6])
+    # What cannot stand in a word, or looks like one of the marks, is unknown.
+    return chr(number) if 8 < number < 0xD800 or 0xE002 < number < 0x110000 else ANY
+
+
+def finish(raw: str, max_words: int) -> list[str]:
+    """Return the words that `raw` becomes: braces expanded, cut at `BREAK`, protection removed."""
+    words = [raw]
+    if "{" in raw:
+        words = _expand_braces(raw, max_words)
+    if BREAK in raw:
+        words = [part for word in words for part in word.split(BREAK) if part]
+    return [word.translate(_RESTORED) for word in words] if not raw.isascii() else words
+
+
+def _expand_braces(raw: str, max_words: int) -> list[str]:
+    done: list[str] = []
+    left = [raw]
+    while left:
+        word = left.pop()
+        if len(left) + len(done) > max_words:
+            return [MANY]
+        found = _find_braces(word)
+        if found is None:
+            done.append(word)
+        else:
+            start, end, options = found
+            left.extend(word[:start] + option + word[end:] for option in reversed(options))
+    return done
+
+
+def _find_braces(word: str) -> tuple[int, int, list[str]] | None:
+    """Return the first brace expansion of `word`: its start, its end, what it becomes."""
+    start = word.find("{")
+    while start >= 0:
+        depth, cuts = 0, [start]
+        for index in range(start, len(word)):
+            character = word[index]
+            if character == "{":
+                depth += 1
+            elif character == "," and depth == 1:
+                cuts.append(index)
+            elif character == "}":
+                depth -= 1
+                if depth == 0:
+                    options = _options(word, [*cuts, index])
+                    if options:
+                        return start, index + 1, options
+                    break
+        start = word.find("{", start + 1)
+    return None
+
+
+def _options(word: str, cuts: list[int]) -> list[str]:
+    if len(cuts) > 2:
+        return [word[a + 1 : b] for a, b in pairwise(cuts)]
+    inside = word[cuts[0] + 1 : cuts[1]]
+    match = _RANGE.fullmatch(inside)
+    if match is None:
+        return []
+    if match[1].isalpha() != match[2].isalpha():
+        return []
+    if match[1].isalpha():
+        first, last = ord(match[1]), ord(match[2])
+        return [chr(code) for code in range(min(first, last), max(first, last) + 1)]
+    first, last = sorted((int(match[1]), int(match[2])))
+    return [str(number) for number in range(first, last + 1)] if last - first < 64 else [ANY]

@@ -1,0 +1,332 @@
+"""Commands that programs run: the arguments of `sudo`, the text of `sh -c`, the input of `bash`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from policyguard.shell.code_texts import find_commands, find_names
+from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME, Redirect, SimpleCommand
+from policyguard.shell.facts import CodeRunner, Wrapper
+from policyguard.shell.inputs import Input
+from policyguard.shell.options import WrapperOptions, read_code_options
+from policyguard.shell.words import is_static
+
+if TYPE_CHECKING:
+    from policyguard.shell.statements import Statements
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
+_INPUT_FILES = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/", "-")
+_END_OF_EXEC = (";", "+")
+_PRINTF = re.compile(r"[^%\\]*(?:\\n)?")
+_PLACEHOLDER = re.compile(f"[{MARKS}]")
+_STAND_INS = {MANY: "$*", ANY: '"$1"', NAME: '"$1"'}
+_READERS = frozenset(("read", "mapfile", "readarray", "getopts"))
+
+
+class Wrapped:
+    """Adds a command, and what it runs in turn, to one reading."""
+
+    def __init__(self, reading: Statements) -> None:
+        self._reading = reading
+        reader = reading.reader
+        self._names = reader.facts.names
+        self._wrappers = reader.wrappers
+        self._code = reader.code
+        self._inputs: dict[int, str] = {}
+        self._files: dict[str, str] = {}
+
+    def add(
+        self,
+        words: list[str],
+        given: Input,
+        redirects: tuple[Redirect, ...],
+        variables: tuple[str, ...],
+        around: tuple[str, ...],
+    ) -> list[int]:
+        """Add the command of `words`; return the indices of those that write to its output."""
+        reading = self._reading
+        if not words:
+            if redirects or variables or given.words:
+                return [
+                    reading.add(
+                        SimpleCommand("", "", (), redirects, variables, given.words, around)
+                    )
+                ]
+            return []
+        path, arguments = words[0], words[1:]
+        program = path.rstrip("/").rpartition("/")[2] or path
+        sources = (*given.sources, *given.words)
+        command = SimpleCommand(
+            path, program, tuple(arguments), redirects, variables, sources, around
+        )
+        index = reading.add(command)
+        if given.text is not None:
+            self._inputs[index] = given.text
+        self._note_file(index, redirects)
+        if not is_static(program):
+            reading.opaque["program is not known"] = None
+            return [index]
+        if program in _READERS:
+            reading.variables.forget(word for word in arguments if word.isidentifier())
+        pairs = (self._wrappers.has_pairs(program), self._code.has_pairs(program))
+        name = program
+        if any(pairs):
+            first = next((word for word in arguments if word[:1] != "-"), "")
+            name = f"{program} {first}"
+        wrapper = self._wrappers.find(name) or self._wrappers.find(program)
+        if wrapper is not None:
+            return [index, *self._unwrap(wrapper, name, index, given)]
+        runner = self._code.find(name) or self._code.find(program)
+        if runner is not None:
+            self._read_code(runner, index, given)
+        return [index]
+
+    def _unwrap(self, wrapper: Wrapper, name: str, index: int, given: Input) -> list[int]:
+        command = self._reading.commands[index]
+        around = (*command.wrappers, command.program)
+        arguments = list(command.arguments)
+        if " " in name:
+            arguments.remove(name.partition(" ")[2])
+        if wrapper.after:
+            return self._run_after(wrapper, arguments, given, command, around)
+        options = WrapperOptions(wrapper)
+        position = options.read(arguments)
+        texts, placeholder = options.texts, options.placeholder
+        rest = arguments[position + wrapper.operands :]
+        indices: list[int] = []
+        for text in texts:
+            indices += self._run_text(text, given)
+        if texts:
+            if wrapper.script:
+                self._ignore_input(index, given)
+            return indices
+        if wrapper.script or wrapper.sources:
+            return self._run_script(arguments[position:], options, index, given)
+        if wrapper.defines:
+            for word in rest:
+                indices += self._run_text(word.partition("=")[2], given)
+            return indices
+        if wrapper.joins:
+            return self._run_text(" ".join(rest), given) if rest else []
+        names: list[str] = []
+        while wrapper.assignments and rest and (match := _ASSIGNMENT.match(rest[0])):
+            names.append(match[1])
+            rest = rest[1:]
+        if rest and (wrapper.appends or placeholder):
+            rest = self._add_input(rest, given, placeholder)
+        if not rest:
+            return []
+        variables = (*command.variables, *names)
+        return self._deepen(rest, given, command.redirects, variables, around)
+
+    def _deepen(
+        self,
+        words: list[str],
+        given: Input,
+        redirects: tuple[Redirect, ...],
+        variables: tuple[str, ...],
+        around: tuple[str, ...],
+    ) -> list[int]:
+        if len(around) > self._reading.limits.depth:
+            return self._reading.add_unknown("nesting is too deep", given.sources)
+        return self.add(words, given, redirects, variables, around)
+
+    def _run_after(
+        self,
+        wrapper: Wrapper,
+        arguments: list[str],
+        given: Input,
+        command: SimpleCommand,
+        around: tuple[str, ...],
+    ) -> list[int]:
+        indices: list[int] = []
+        names = _find_names(wrapper, arguments)
+        position = 0
+        while position < len(arguments):
+            if arguments[position] not in wrapper.after:
+                position += 1
+                continue
+            end = position + 1
+            while end < len(arguments) and arguments[end] not in _END_OF_EXEC:
+                end += 1
+            rest = [
+                name
+                for word in arguments[position + 1 : end]
+                for name in (
+                    [word.replace("{}", name) for name in names] if "{}" in word else [word]
+                )
+            ]
+            if rest:
+                indices += self._deepen(rest, given, command.redirects, (), around)
+            position = end
+        return indices
+
+    def _add_input(self, rest: list[str], given: Input, placeholder: str) -> list[str]:
+        """Add what xargs reads to the words of its command."""
+        known = given.text
+        if known is not None and MANY not in known:
+            new = known.split()
+        else:
+            new = self._printed_names(given.sources) or [MANY]
+        if placeholder:
+            return [
+                name
+                for word in rest
+                for name in (
+                    [word.replace(placeholder, name) for name in new]
+                    if placeholder in word
+                    else [word]
+                )
+            ]
+        return rest + new
+
+    def _run_text(self, text: str, given: Input) -> list[int]:
+        if not is_static(text):
+            if not text.strip(MARKS + " \t\n;"):
+                return self._reading.add_unknown("command text is not known", given.sources)
+            text = text.replace(GLOB, "*")
+            text = _PLACEHOLDER.sub(lambda match: _STAND_INS[match[0]], text)
+        return self._reading.read_text(text, given)
+
+    def _run_script(
+        self, operands: list[str], options: WrapperOptions, index: int, given: Input
+    ) -> list[int]:
+        """Run the input of a shell, or a file that is its input."""
+        file = operands[0] if operands and not options.reads_input else None
+        if options.wrapper.sources and file is None:
+            return []
+        if file is not None and not file.startswith(_INPUT_FILES):
+            self._ignore_input(index, given)
+            if (text := self._files.get(file.removeprefix("./"))) is not None:
+                return self._run_text(text, given)
+            if options.wrapper.sources:
+                self._reading.opaque["commands are read from a file"] = None
+            return []
+        if given.text is not None:
+            return self._run_text(given.text, Input(given.sources))
+        if given.sources or file is not None:
+            return self._reading.add_unknown("input of a shell is not known", given.sources)
+        return []
+
+    def _read_code(self, runner: CodeRunner, index: int, given: Input) -> None:
+        """Read the commands that code of another language names in its texts."""
+        command = self._reading.commands[index]
+        texts, operands, has_file = read_code_options(runner, command.arguments)
+        if runner.operand and not has_file and operands:
+            texts = [*texts, operands.pop(0)]
+        has_file = has_file or bool(operands and operands[0] != "-")
+        from_input = runner.script and not texts and not has_file
+        if from_input:
+            if given.text is not None:
+                texts = [given.text]
+            elif given.sources:
+                self._reading.add_unknown("input of an interpreter is not known", given.sources)
+                return
+        else:
+            self._ignore_input(index, given)
+        for text in texts:
+            if runner.runs_by and is_static(text) and not any(by in text for by in runner.runs_by):
+                continue
+            self._reading.opaque["code of another language"] = None
+            if not text.strip(MARKS + " \n"):
+                self._reading.add_unknown("code is not known", given.sources)
+                continue
+            names = tuple(find_names(text, self._reading.limits.words))
+            self._reading.add(SimpleCommand("", "", names, wrappers=(command.program,)))
+            for found in find_commands(text, runner.calls, self._reading.limits.commands):
+                self._run_found(found, Input((index,)) if runner.runs_by else Input())
+
+    def _ignore_input(self, index: int, given: Input) -> None:
+        """Note that the command runs something else than its input, which is data to it."""
+        commands = self._reading.commands
+        commands[index] = replace(commands[index], sources=given.words)
+
+    def _run_found(self, text: str, given: Input) -> None:
+        """Read a text of code if it may be a command; prose in it is no reason to be opaque."""
+        before = dict(self._reading.opaque)
+        count = len(self._reading.commands)
+        self._run_text(text, given)
+        added = self._reading.commands[count:]
+        if "syntax error" in self._reading.opaque and "syntax error" not in before:
+            self._reading.commands[count:] = [item for item in added if item.path != MANY]
+            self._reading.opaque = before
+
+    def _note_file(self, index: int, redirects: tuple[Redirect, ...]) -> None:
+        """Keep the text that a command writes to a file: a script that is run later."""
+        for redirect in redirects:
+            if redirect.writes:
+                text = self.static_output([index])
+                known = text is not None and redirect.target not in self._files
+                self._files[redirect.target.removeprefix("./")] = text if text and known else MANY
+
+    def static_output(self, indices: Sequence[int]) -> str | None:
+        """Return what the commands print, if it is known."""
+        index, *others = indices or (-1,)
+        if others or index < 0:
+            return None
+        command = self._reading.commands[index]
+        arguments = command.arguments
+        if command.program == "echo":
+            flags = 0
+            while flags < len(arguments) and re.fullmatch(r"-[neE]+", arguments[flags]):
+                flags += 1
+            words = arguments[flags:]
+            if any("\\" in word for word in words):
+                return None
+            return " ".join(words).replace(GLOB, "*") + "\n"
+        if command.program == "printf" and arguments:
+            form, words = arguments[0], arguments[1:]
+            if form in ("%s", "%s\\n", "%b", "%b\\n") and not any("\\" in word for word in words):
+                return ("\n" if "n" in form else "").join(words)
+            if not words and _PRINTF.fullmatch(form):
+                return form.replace("\\n", "\n")
+            return None
+        if command.program == "cat" and not arguments:
+            return self._inputs.get(index)
+        return None
+
+    def _printed_names(self, indices: Sequence[int]) -> list[str]:
+        """Return words that stand for the names which the commands print, if they print names."""
+        if not self.prints_names(indices):
+            return []
+        names: dict[str, None] = {}
+        for index in indices:
+            command = self._reading.commands[index]
+            wrapper = self._wrappers.find(command.program)
+            if command.sources:
+                names.update(dict.fromkeys(self._printed_names(command.sources)))
+            elif wrapper is not None and wrapper.names:
+                names.update(dict.fromkeys(_find_names(wrapper, command.arguments)))
+            else:
+                operands = (word for word in command.arguments if word[:1] != "-")
+                names.update(dict.fromkeys((*operands, NAME)))
+        return list(names)
+
+    def prints_names(self, indices: Sequence[int]) -> bool:
+        """Whether all that the commands print are names, so that none is an option."""
+        commands = [self._reading.commands[index] for index in indices]
+        return bool(commands) and all(
+            command.program in self._names
+            and (not command.sources or self.prints_names(command.sources))
+            for command in commands
+        )
+
+
+def _find_names(wrapper: Wrapper, arguments: Sequence[str]) -> list[str]:
+    """Return words for the names that a program like find comes upon."""
+    starts = []
+    for word in arguments:
+        if word[:1] in "-(!":
+            break
+        starts.append(word)
+    patterns = [
+        value.replace("*", GLOB).replace("?", GLOB)
+        for option, value in pairwise(arguments)
+        if option in wrapper.names
+    ]
+    ends = [end for name in patterns for end in (name, f"{NAME}/{name}")] or [NAME]
+    return [f"{start.rstrip('/')}/{end}" for start in starts or ["."] for end in ends]

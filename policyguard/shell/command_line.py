@@ -5,7 +5,7 @@ Words are texts in which four characters, which no shell word contains, stand fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 ANY = "\x00"
 """Any text within one word. A word that begins with it is no option."""
@@ -18,16 +18,14 @@ NAME = "\x05"
 MARKS = ANY + MANY + GLOB + NAME
 
 
-@dataclass(frozen=True, slots=True)
-class Redirect:
+class Redirect(msgspec.Struct, frozen=True):
     """A file that a redirection reads or writes."""
 
     writes: bool
     target: str
 
 
-@dataclass(frozen=True, slots=True)
-class SimpleCommand:
+class SimpleCommand(msgspec.Struct, frozen=True):
     """One program with its arguments.
 
     `path` is the program as written, `program` its last part. `sources` are the indices of commands
@@ -43,8 +41,7 @@ class SimpleCommand:
     wrappers: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CommandLine:
+class CommandLine(msgspec.Struct, frozen=True):
     """All simple commands of a text, with those in wrappers, texts, substitutions and functions.
 
     `opaque` gives the reasons why a part cannot be seen. What is not seen may be anything: where

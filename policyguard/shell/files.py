@@ -5,7 +5,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+
+import msgspec
 
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, Arguments, read_arguments
 from policyguard.shell.command_line import MANY, SimpleCommand
@@ -72,10 +73,10 @@ def find_read(command: SimpleCommand, program: Program, arguments: Arguments) ->
                 yield normalize(_VALUE.sub("", option.value).removeprefix("@"))
 
 
-def link_files(commands: list[SimpleCommand], programs: Lookup[Program]) -> Iterator[SimpleCommand]:
-    """Yield the commands, each with those that wrote a file it is run on as sources.
+def link_files(commands: list[SimpleCommand], programs: Lookup[Program]) -> None:
+    """Give each command those that wrote a file which it names as sources.
 
-    A program that was written by the same text is also yielded as `sh FILE`, at the end.
+    A program that was written by the same text is also added as `sh FILE`, at the end.
     """
     written: dict[str, list[int]] = {}
     runs: list[SimpleCommand] = []
@@ -84,13 +85,15 @@ def link_files(commands: list[SimpleCommand], programs: Lookup[Program]) -> Iter
             paths = (command.path, *command.arguments)
             new = {i for path in paths for i in written.get(normalize(path), ()) if path}
             if new:
-                command = replace(command, sources=(*command.sources, *sorted(new)))
+                sources = (*command.sources, *sorted(new))
+                command = commands[index] = msgspec.structs.replace(command, sources=sources)
             if normalize(command.path) in written:
-                runs.append(replace(command, path="sh", program="sh", arguments=(command.path,)))
+                words = (command.path,)
+                run = msgspec.structs.replace(command, path="sh", program="sh", arguments=words)
+                runs.append(run)
         program = programs.find(command.program)
         if command.redirects or (program is not None and (program.writes or program.saves)):
             program = program or UNKNOWN_PROGRAM
             for path in find_written(command, program, read_arguments(command.arguments, program)):
                 written.setdefault(path, []).append(index)
-        yield command
-    yield from runs
+    commands += runs

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(msgspec.Struct, frozen=True):
     """What a statement reads: the output of commands, a text, or nothing that is known of."""
 
     sources: tuple[int, ...] = ()

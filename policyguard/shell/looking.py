@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from policyguard.shell.command_line import MANY, SimpleCommand
-from policyguard.shell.matching import read_command
+from policyguard.shell.matching import ReadCommand
 from policyguard.shell.reader import ShellReader
 from policyguard.shell.words import is_static
 
@@ -36,7 +36,7 @@ def _looks(command: SimpleCommand, reader: ShellReader) -> bool:
     wrapper = reader.wrappers.find(command.program)
     if wrapper is not None and (wrapper.harmless or wrapper.looks):
         return True  # what it runs is a command of its own
-    read = read_command(command, reader.programs)
+    read = ReadCommand(command, reader.programs)
     program, arguments = read.program, read.arguments
     if MANY in "".join(command.arguments) and program.changes:
         return False

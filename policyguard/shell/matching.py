@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, Arguments, Option, read_arguments
 from policyguard.shell.command_line import MANY, MARKS, SimpleCommand
@@ -16,19 +15,22 @@ from policyguard.shell.words import is_static
 _CLUSTER = re.compile(r"-[A-Za-z]{2,4}")
 
 
-@dataclass(frozen=True, slots=True)
 class ReadCommand:
-    """A command with its arguments read by what is known about its program."""
+    """A command with its arguments read as its program does, once they are asked for."""
 
-    command: SimpleCommand
-    program: Program
-    arguments: Arguments
+    __slots__ = ("_arguments", "command", "program")
 
+    def __init__(self, command: SimpleCommand, programs: Lookup[Program]) -> None:
+        self.command = command
+        self.program = programs.find(command.program) or UNKNOWN_PROGRAM
+        self._arguments: Arguments | None = None
 
-def read_command(command: SimpleCommand, programs: Lookup[Program]) -> ReadCommand:
-    """Read the arguments of `command`."""
-    program = programs.find(command.program) or UNKNOWN_PROGRAM
-    return ReadCommand(command, program, read_arguments(command.arguments, program))
+    @property
+    def arguments(self) -> Arguments:
+        """Options and operands."""
+        if self._arguments is None:
+            self._arguments = read_arguments(self.command.arguments, self.program)
+        return self._arguments
 
 
 def may_match(stage: Stage, read: ReadCommand) -> bool:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 
 from policyguard.shell.command_line import MANY, CommandLine, SimpleCommand
-from policyguard.shell.matching import ReadCommand, may_match, must_match, read_command
+from policyguard.shell.matching import ReadCommand, may_match, must_match
 from policyguard.shell.pattern import CommandPattern, Stage
 from policyguard.shell.prefilter import Prefilter
 from policyguard.shell.reader import ShellReader
@@ -42,8 +42,7 @@ class CommandPatterns:
         return found
 
     def _find(self, line: CommandLine) -> CommandPattern | None:
-        programs = self._reader.programs
-        commands = [read_command(command, programs) for command in line.commands]
+        commands = [ReadCommand(command, self._reader.programs) for command in line.commands]
         for pattern in self.patterns:
             for command in commands:
                 if _ends_in(pattern.stages, command, commands):
@@ -76,7 +75,7 @@ class CommandPatterns:
         own = wrappers.find(command.program)
         if own is not None and own.harmless:
             return True  # what it runs is a command of its own
-        read = read_command(command, self._reader.programs)
+        read = ReadCommand(command, self._reader.programs)
         return any(
             len(pattern.stages) == 1 and must_match(pattern.stages[0], read)
             for pattern in self.patterns

@@ -19,9 +19,9 @@ class ShellReader:
 
     def __init__(self, facts: ShellFacts) -> None:
         self.facts = facts
-        self.wrappers = Lookup(facts.wrappers)
-        self.code = Lookup(facts.code)
-        self.programs = Lookup(facts.programs)
+        self.wrappers = Lookup(facts.wrappers, facts.limits.texts)
+        self.code = Lookup(facts.code, facts.limits.texts)
+        self.programs = Lookup(facts.programs, facts.limits.texts)
         self._kept: OrderedDict[str, CommandLine] = OrderedDict()
         self._lock = threading.Lock()
 

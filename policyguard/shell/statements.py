@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from policyguard.shell.command_line import GLOB, MANY, NAME, CommandLine, Redirect, SimpleCommand
@@ -14,13 +13,16 @@ from policyguard.shell.inputs import NOTHING, Input
 from policyguard.shell.syntax_tree import Node, parse
 from policyguard.shell.variables import Variables
 from policyguard.shell.word_reader import PROCESS_FILE, read_raw
-from policyguard.shell.words import finish
+from policyguard.shell.words import finish, split_simple
 from policyguard.shell.wrapped import Wrapped
 
 if TYPE_CHECKING:
     from policyguard.shell.reader import ShellReader
 
 _CONTROL = re.compile("[\x00-\x06\x08\x0e-\x1a\x1c-\x1f\ue000-\ue002\ud800-\udfff]")
+_SIMPLE_REDIRECT = re.compile(
+    r"[012]?>&[012]|[012&]?>>?[ \t]*([\w./-]*[A-Za-z./_][\w./-]*)", re.ASCII
+)
 _REDIRECTS = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
 _DECLARATIONS = frozenset(("declaration_command", "unset_command"))
 EXPRESSIONS = frozenset(
@@ -73,9 +75,8 @@ class Statements:
 
     def finish(self) -> CommandLine:
         """Return the result of the reading."""
-        return CommandLine(
-            tuple(link_files(self.commands, self.reader.programs)), tuple(self.opaque)
-        )
+        link_files(self.commands, self.reader.programs)
+        return CommandLine(tuple(self.commands), tuple(self.opaque))
 
     def read_text(self, text: str, given: Input = NOTHING) -> list[int]:
         """Read `text` as a script; return the indices of the commands whose output is its own."""
@@ -90,7 +91,8 @@ class Statements:
         try:
             lifted, self.documents = lift(text)
             self.source = lifted.encode()
-            self.variables.expect(text)
+            if "$" in text or "`" in text:
+                self.variables.expect(text)
             root = parse(self.source, self.limits.milliseconds)
             if root is None:
                 return self.add_unknown("parser ran out of time", given.sources)
@@ -209,6 +211,10 @@ class Statements:
 
     def read_redirect(self, node: Node) -> tuple[tuple[Redirect, ...], Input, list[Node]]:
         """Return the files of a redirection, what it gives to read, and processes it writes to."""
+        if simple := _SIMPLE_REDIRECT.fullmatch(self.text(node)):
+            if simple[1] is None:
+                return (), NOTHING, []
+            return (Redirect(True, simple[1]),), NOTHING, []
         operator, target = "", None
         for child in node.children:
             if not child.is_named:
@@ -233,7 +239,7 @@ class Statements:
         if operator == "<" and target.type == "process_substitution":
             return (), Input(written), []
         redirect = Redirect("<" not in operator, word)
-        both = (redirect, replace(redirect, writes=True)) if operator == "<>" else (redirect,)
+        both = (redirect, Redirect(True, word)) if operator == "<>" else (redirect,)
         return both, NOTHING, []
 
     def _read_document(self, word: str) -> Input:
@@ -290,6 +296,11 @@ class Statements:
         return [self.add(SimpleCommand(name, name, tuple(words[1:]), redirects, names))]
 
     def _run_command(self, node: Node, given: Input, redirects: tuple[Redirect, ...]) -> list[int]:
+        simple = split_simple(self.text(node))
+        if simple is not None:
+            if len(simple) > self.limits.words:
+                raise TooMuchError("too many words")
+            return self._wrapped.add(simple, given, redirects, (), ())
         words: list[str] = []
         names: tuple[str, ...] = ()
         outputs: list[Node] = []

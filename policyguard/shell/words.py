@@ -11,6 +11,9 @@ BREAK = "\x03"
 """An unquoted separator, as of `$IFS`: the word is cut there."""
 
 _UNKNOWN = re.compile(f"[{MARKS}]")
+_SIMPLE_WORD = re.compile(r"""~?(?:[\w./:=@%+,*-]++|'[^']*+'|"[^"$`\\]*+")++""", re.ASCII)
+_SIMPLE = re.compile(rf"{_SIMPLE_WORD.pattern}(?:[ \t]++{_SIMPLE_WORD.pattern})*+", re.ASCII)
+_SIMPLE_PART = re.compile(r"""'([^']*)'|"([^"]*)"|\*""")
 _SPECIAL = re.compile(r"[\\*?\[{}~]")
 _UNQUOTED = re.compile(r"\\\n|\\(.)|[*?]|\[[^\]\s/]+\]|[^\\*?\[]+|\[|\\$", re.DOTALL)
 _IN_DOUBLE_QUOTES = re.compile(r'\\([$`"\\])|\\\n')
@@ -22,6 +25,31 @@ _ANSI_C_NAMES = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
 _QUOTED = str.maketrans("{},", "\ue000\ue001\ue002")
 _RESTORED = str.maketrans("\ue000\ue001\ue002", "{},")
 _RANGE = re.compile(r"(-?\d{1,6}|[A-Za-z])\.\.(-?\d{1,6}|[A-Za-z])(?:\.\.(-?\d{1,6}))?")
+
+
+def split_simple(text: str) -> list[str] | None:
+    """Return the words of a command without expansions and escapes, or None if it has some.
+
+    This is what the syntax tree says too, at a tenth of the cost.
+    """
+    if not _SIMPLE.fullmatch(text):
+        return None
+    words = text.split() if not ("'" in text or '"' in text) else _SIMPLE_WORD.findall(text)
+    if "=" in words[0]:
+        return None
+    if "*" in text or "'" in text or '"' in text:
+        return [_read_simple(word) for word in words]
+    return words
+
+
+def _read_simple(word: str) -> str:
+    if "'" in word or '"' in word:
+        return _SIMPLE_PART.sub(_read_simple_part, word)
+    return word.replace("*", GLOB)
+
+
+def _read_simple_part(match: re.Match[str]) -> str:
+    return GLOB if match.lastindex is None else match[match.lastindex]
 
 
 def is_static(word: str) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from policyguard.shell.code_texts import find_commands, find_names
 from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME, Redirect, SimpleCommand
@@ -66,21 +67,17 @@ class Wrapped:
         index = reading.add(command)
         if given.text is not None:
             self._inputs[index] = given.text
-        self._note_file(index, redirects)
+        if redirects:
+            self._note_file(index, redirects)
         if not is_static(program):
             reading.opaque["program is not known"] = None
             return [index]
         if program in _READERS:
             reading.variables.forget(word for word in arguments if word.isidentifier())
-        pairs = (self._wrappers.has_pairs(program), self._code.has_pairs(program))
-        name = program
-        if any(pairs):
-            first = next((word for word in arguments if word[:1] != "-"), "")
-            name = f"{program} {first}"
-        wrapper = self._wrappers.find(name) or self._wrappers.find(program)
+        name, wrapper = self._wrappers.find_for(program, arguments)
         if wrapper is not None:
             return [index, *self._unwrap(wrapper, name, index, given)]
-        runner = self._code.find(name) or self._code.find(program)
+        _, runner = self._code.find_for(program, arguments)
         if runner is not None:
             self._read_code(runner, index, given)
         return [index]
@@ -243,7 +240,7 @@ class Wrapped:
     def _ignore_input(self, index: int, given: Input) -> None:
         """Note that the command runs something else than its input, which is data to it."""
         commands = self._reading.commands
-        commands[index] = replace(commands[index], sources=given.words)
+        commands[index] = msgspec.structs.replace(commands[index], sources=given.words)
 
     def _run_found(self, text: str, given: Input) -> None:
         """Read a text of code if it may be a command; prose in it is no reason to be opaque."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from policyguard.shell.command_line import MANY
+from policyguard.shell.command_line import ANY, MANY
 from policyguard.shell.facts import Program
 
 UNKNOWN_PROGRAM = Program()
@@ -55,6 +55,8 @@ def read_arguments(words: Sequence[str], program: Program) -> Arguments:
             has_more = has_more or MANY in word
             before.append(len(options))
             operands.append(word)
+            if word[:1] == ANY and word.lstrip(ANY)[:1] == "-":  # what is not known may be empty
+                options.append(Option(word.lstrip(ANY), None, takes_value=False))
             may_be_value = False
         elif word == "--":
             ended, may_be_value = True, False

@@ -6,12 +6,9 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-import msgspec
-
-from policyguard.shell.arguments import UNKNOWN_PROGRAM, Arguments, read_arguments
+from policyguard.shell.arguments import Arguments
 from policyguard.shell.command_line import MANY, SimpleCommand
 from policyguard.shell.facts import Program
-from policyguard.shell.lookup import Lookup
 from policyguard.shell.words import is_static
 
 _VALUE = re.compile(r"^[\w-]*=(?=.)")
@@ -71,29 +68,3 @@ def find_read(command: SimpleCommand, program: Program, arguments: Arguments) ->
         for option in arguments.options:
             if option.value is not None:
                 yield normalize(_VALUE.sub("", option.value).removeprefix("@"))
-
-
-def link_files(commands: list[SimpleCommand], programs: Lookup[Program]) -> None:
-    """Give each command those that wrote a file which it names as sources.
-
-    A program that was written by the same text is also added as `sh FILE`, at the end.
-    """
-    written: dict[str, list[int]] = {}
-    runs: list[SimpleCommand] = []
-    for index, command in enumerate(commands):
-        if written:
-            paths = (command.path, *command.arguments)
-            new = {i for path in paths for i in written.get(normalize(path), ()) if path}
-            if new:
-                sources = (*command.sources, *sorted(new))
-                command = commands[index] = msgspec.structs.replace(command, sources=sources)
-            if normalize(command.path) in written:
-                words = (command.path,)
-                run = msgspec.structs.replace(command, path="sh", program="sh", arguments=words)
-                runs.append(run)
-        program = programs.find(command.program)
-        if command.redirects or (program is not None and (program.writes or program.saves)):
-            program = program or UNKNOWN_PROGRAM
-            for path in find_written(command, program, read_arguments(command.arguments, program)):
-                written.setdefault(path, []).append(index)
-    commands += runs

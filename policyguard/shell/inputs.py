@@ -1,8 +1,10 @@
-"""What a command reads from its standard input."""
+"""What a statement is given from outside: its input, and what stands behind it."""
 
 from __future__ import annotations
 
 import msgspec
+
+from policyguard.shell.command_line import Redirect
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -18,3 +20,13 @@ class Input(msgspec.Struct, frozen=True):
 
 
 NOTHING = Input()
+
+
+class Tail(msgspec.Struct, frozen=True):
+    """What stands behind a statement and belongs to its last command."""
+
+    redirects: tuple[Redirect, ...] = ()
+    words: tuple[str, ...] = ()
+
+
+NO_TAIL = Tail()

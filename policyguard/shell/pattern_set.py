@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from policyguard.shell.command_line import MANY, CommandLine, SimpleCommand
 from policyguard.shell.matching import ReadCommand, may_match, must_match
 from policyguard.shell.pattern import CommandPattern, Stage
-from policyguard.shell.prefilter import Prefilter
+from policyguard.shell.prefilter import find_concern
 from policyguard.shell.reader import ShellReader
 
 _NOWHERE = "/dev/null"
@@ -20,10 +20,11 @@ class CommandPatterns:
     def __init__(self, patterns: Sequence[CommandPattern], reader: ShellReader) -> None:
         self.patterns = tuple(patterns)
         self._reader = reader
-        self._concerns = Prefilter(self.patterns, reader.facts).concerns
+        self._concerns = find_concern(self.patterns, reader.facts)
         self._kept: dict[str, CommandPattern | None] = {}
         self._lock = threading.Lock()
-        self._most = reader.facts.limits.texts
+        self._max_chars = reader.facts.limits.chars
+        self._max_texts = reader.facts.limits.texts
 
     def find(self, text: str) -> CommandPattern | None:
         """Return the first pattern that some command of `text` may match, or None."""
@@ -31,14 +32,13 @@ class CommandPatterns:
             return self._kept[text]
         except KeyError:
             pass
-        if not self._concerns(text):
-            return None
-        found = self._find(self._reader.read(text))
-        if len(text) <= self._reader.facts.limits.chars:
-            with self._lock:
-                if len(self._kept) >= self._most:
-                    self._kept.pop(next(iter(self._kept)))
-                self._kept[text] = found
+        if len(text) > self._max_chars:
+            return self._find(self._reader.read(text))
+        found = self._find(self._reader.read(text)) if self._concerns(text) else None
+        with self._lock:
+            if len(self._kept) >= self._max_texts:
+                self._kept.pop(next(iter(self._kept)))
+            self._kept[text] = found
         return found
 
     def _find(self, line: CommandLine) -> CommandPattern | None:

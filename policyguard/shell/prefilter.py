@@ -15,17 +15,12 @@ from policyguard.shell.pattern import CommandPattern, Stage
 _HIDING = r"""[\\$`{\[?\x00-\x08\x0e-\x1f]|[\w/]['"]+\w|\*(?:[^.]|\z)"""
 
 
-class Prefilter:
-    """Says whether a text has to be read to know if one of some patterns may match."""
-
-    def __init__(self, patterns: Sequence[CommandPattern], facts: ShellFacts) -> None:
-        self._most = facts.limits.chars
-        parts = [_find_literal(pattern.stages) for pattern in patterns]
-        self.concerns: Callable[[str], bool] = lambda text: True
-        if all(parts):
-            search = Regex("|".join([*dict.fromkeys(parts), *_find_hiding(facts)])).search
-            most = self._most
-            self.concerns = lambda text: len(text) > most or search(text)
+def find_concern(patterns: Sequence[CommandPattern], facts: ShellFacts) -> Callable[[str], bool]:
+    """Return what says whether a text has to be read to know if one of `patterns` may match."""
+    literals = [_find_literal(pattern.stages) for pattern in patterns]
+    if not all(literals):
+        return lambda text: True
+    return Regex("|".join([*dict.fromkeys(literals), *_find_hiding(facts)])).search
 
 
 def _find_literal(stages: tuple[Stage, ...]) -> str:

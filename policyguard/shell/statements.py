@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from policyguard.shell.command_line import GLOB, MANY, NAME, CommandLine, Redirect, SimpleCommand
-from policyguard.shell.files import link_files
 from policyguard.shell.here_documents import MARK, HereDocument, lift
-from policyguard.shell.inputs import NOTHING, Input
+from policyguard.shell.inputs import NO_TAIL, NOTHING, Input, Tail
 from policyguard.shell.syntax_tree import Node, parse
 from policyguard.shell.variables import Variables
 from policyguard.shell.word_reader import PROCESS_FILE, read_raw
@@ -75,7 +74,6 @@ class Statements:
 
     def finish(self) -> CommandLine:
         """Return the result of the reading."""
-        link_files(self.commands, self.reader.programs)
         return CommandLine(tuple(self.commands), tuple(self.opaque))
 
     def read_text(self, text: str, given: Input = NOTHING) -> list[int]:
@@ -96,7 +94,7 @@ class Statements:
             root = parse(self.source, self.limits.milliseconds)
             if root is None:
                 return self.add_unknown("parser ran out of time", given.sources)
-            indices = self.run(root, given, ())
+            indices = self.run(root, given, NO_TAIL)
             if root.has_error:
                 indices += self.add_unknown("syntax error", given.sources)
             return indices
@@ -122,125 +120,128 @@ class Statements:
         self.commands.append(command)
         return len(self.commands) - 1
 
-    def run(self, node: Node, given: Input, redirects: tuple[Redirect, ...]) -> list[int]:
+    def run(self, node: Node, given: Input, tail: Tail) -> list[int]:
         """Read a statement; return the indices of the commands that write to its output."""
         kind = node.type
         if kind == "command":
-            return self._run_command(node, given, redirects)
+            return self._run_command(node, given, tail)
         self._depth += 1
         if self._depth > self.limits.depth:
             self._depth -= 1
             raise TooMuchError("nesting is too deep")
         try:
-            return self._run_compound(kind, node, given, redirects)
+            return self._run_compound(kind, node, given, tail)
         finally:
             self._depth -= 1
 
-    def _run_compound(
-        self, kind: str, node: Node, given: Input, redirects: tuple[Redirect, ...]
-    ) -> list[int]:
+    def _run_compound(self, kind: str, node: Node, given: Input, tail: Tail) -> list[int]:
         if kind == "pipeline":
-            return self._run_pipeline(node, given, redirects)
+            return self._run_pipeline(node, given, tail)
         if kind == "redirected_statement":
-            return self._run_redirected(node, given, redirects)
+            return self._run_redirected(node, given, tail)
         if kind == "list":
-            return self._run_list(node, given, redirects)
+            return self._run_list(node, given, tail)
         if kind == "for_statement":
-            return self._run_for(node, given, redirects)
+            return self._run_for(node, given, tail)
         if kind in _DECLARATIONS:
-            return self._run_declaration(node, redirects)
+            return self._run_declaration(node, tail)
         if kind == "variable_assignment":
             names = self._assign(node)
-            return [self.add(SimpleCommand("", "", (), redirects, names))]
+            return [self.add(SimpleCommand("", "", (), tail.redirects, names))]
         if kind in ("comment", "heredoc_body"):
             return []
         if kind in _REDIRECTS:
-            new, _, _ = self.read_redirect(node)
-            return [self.add(SimpleCommand("", "", (), (*redirects, *new)))]
+            more, _, _ = self.read_redirect(node)
+            return [self.add(SimpleCommand("", "", (), (*tail.redirects, *more.redirects)))]
         if kind in EXPRESSIONS:
             read_raw(self, node, quoted=True)
             return []
         indices: list[int] = []
         for child in node.named_children:
-            indices += self.run(child, given, redirects)
+            indices += self.run(child, given, tail)
         return indices
 
-    def _run_list(self, node: Node, given: Input, redirects: tuple[Redirect, ...]) -> list[int]:
+    def _run_list(self, node: Node, given: Input, tail: Tail) -> list[int]:
         """Run `a && b`. The grammar gives the redirections of `b` to the whole list."""
         *first, last = [child for child in node.named_children if child.type != "comment"] or [node]
         if last is node:
             return []
         indices: list[int] = []
         for child in first:
-            indices += self.run(child, given, ())
-        return indices + self.run(last, given, redirects)
+            indices += self.run(child, given, NO_TAIL)
+        return indices + self.run(last, given, tail)
 
-    def _run_pipeline(self, node: Node, given: Input, redirects: tuple[Redirect, ...]) -> list[int]:
+    def _run_pipeline(self, node: Node, given: Input, tail: Tail) -> list[int]:
         stages = [child for child in node.named_children if child.type != "comment"]
         indices: list[int] = []
         for number, stage in enumerate(stages):
             is_last = number == len(stages) - 1
             before = len(self.commands)
-            indices = self.run(stage, given, redirects if is_last else ())
+            indices = self.run(stage, given, tail if is_last else NO_TAIL)
             if not is_last and _ends_in_list(stage):
                 # The grammar reads `a && b 2>&1 | c` as `(a && b) 2>&1 | c`.
                 indices = [index for index in indices if index >= before][-1:]
             given = Input(tuple(dict.fromkeys(indices)), self._wrapped.static_output(indices))
         return indices
 
-    def _run_redirected(
-        self, node: Node, given: Input, redirects: tuple[Redirect, ...]
-    ) -> list[int]:
+    def _run_redirected(self, node: Node, given: Input, tail: Tail) -> list[int]:
         body = None
         outputs: list[Node] = []
         for child in node.named_children:
             if child.type not in _REDIRECTS:
                 body = child
                 continue
-            new, read, to_process = self.read_redirect(child)
-            redirects += new
+            more, read, to_process = self.read_redirect(child)
+            tail = _join(tail, more)
             given = read or given
             outputs += to_process
         if body is None:
-            self.add(SimpleCommand("", "", (), redirects, sources=given.sources))
+            self.add(SimpleCommand("", "", (), tail.redirects, sources=given.sources))
             indices: list[int] = []
         else:
-            indices = self.run(body, given, redirects)
+            indices = self.run(body, given, tail)
         self._feed(outputs, indices)
         return indices
 
-    def read_redirect(self, node: Node) -> tuple[tuple[Redirect, ...], Input, list[Node]]:
+    def read_redirect(self, node: Node) -> tuple[Tail, Input, list[Node]]:
         """Return the files of a redirection, what it gives to read, and processes it writes to."""
         if simple := _SIMPLE_REDIRECT.fullmatch(self.text(node)):
-            if simple[1] is None:
-                return (), NOTHING, []
-            return (Redirect(True, simple[1]),), NOTHING, []
-        operator, target = "", None
+            return Tail((Redirect(True, simple[1]),)) if simple[1] else NO_TAIL, NOTHING, []
+        operator = ""
+        targets: list[Node] = []
         for child in node.children:
             if not child.is_named:
                 operator = child.type
             elif child.type != "file_descriptor":
-                target = child
-        if node.type == "heredoc_redirect" or target is None:
+                targets.append(child)
+        if node.type == "heredoc_redirect" or not targets:
             self.add_unknown("syntax error")
-            return (), NOTHING, []
+            return NO_TAIL, NOTHING, []
+        # The grammar takes the words of the command that stand behind for more targets.
+        target, *behind = targets
+        more = Tail((), tuple(word for node in behind for word in self.read_words(node)))
         if operator.startswith(">") and target.type == "process_substitution":
-            return (), NOTHING, [target]
+            return more, NOTHING, [target]
         first = len(self.commands)
-        words = finish(read_raw(self, target, quoted=False), self.limits.words)
+        words = self.read_words(target)
         written = tuple(range(first, len(self.commands)))
         word = words[0] if len(words) == 1 else MANY
         if node.type == "herestring_redirect":
-            return (), Input(written, _plain_or_none(word)), []
+            return more, Input(written, word.replace(GLOB, "*")), []
         if word.startswith(MARK):
-            return (), self._read_document(word), []
+            return more, self._read_document(word), []
         if operator in (">&", "<&") and (word == "-" or word.rstrip("-").isdigit()):
-            return (), NOTHING, []
+            return more, NOTHING, []
         if operator == "<" and target.type == "process_substitution":
-            return (), Input(written), []
-        redirect = Redirect("<" not in operator, word)
-        both = (redirect, Redirect(True, word)) if operator == "<>" else (redirect,)
-        return both, NOTHING, []
+            return more, Input(written), []
+        redirects: tuple[Redirect, ...] = (Redirect("<" not in operator, word),)
+        if operator == "<>":
+            redirects += (Redirect(True, word),)
+        return Tail(redirects, more.words), NOTHING, []
+
+    def read_words(self, node: Node) -> list[str]:
+        """Return the words that an unquoted `node` becomes."""
+        return finish(read_raw(self, node, quoted=False), self.limits.words)
 
     def _read_document(self, word: str) -> Input:
         number = word[1:]
@@ -266,41 +267,41 @@ class Statements:
         self.source = outer
         return Input(tuple(range(first, len(self.commands))), text)
 
-    def _run_for(self, node: Node, given: Input, redirects: tuple[Redirect, ...]) -> list[int]:
+    def _run_for(self, node: Node, given: Input, tail: Tail) -> list[int]:
         name, values, indices = "", [], []
         for child in node.named_children:
             if child.type == "variable_name" and not name:
                 name = self.text(child)
             elif child.type in EXPRESSIONS:
-                values += finish(read_raw(self, child, quoted=False), self.limits.words)
+                values += self.read_words(child)
             elif 0 < len(values) <= self.limits.loop_values and self._loops < 2:
                 self._loops += 1
                 for value in values:
                     self.variables.replace(name, value)
-                    indices += self.run(child, given, redirects)
+                    indices += self.run(child, given, tail)
                 self._loops -= 1
             else:
                 self.variables.assign_one_of(name, values)
-                indices += self.run(child, given, redirects)
+                indices += self.run(child, given, tail)
         return indices
 
-    def _run_declaration(self, node: Node, redirects: tuple[Redirect, ...]) -> list[int]:
+    def _run_declaration(self, node: Node, tail: Tail) -> list[int]:
         names: tuple[str, ...] = ()
         words = [self.text(node.children[0])]
         for child in node.named_children:
             if child.type == "variable_assignment":
                 names += self._assign(child)
             else:
-                words += finish(read_raw(self, child, quoted=False), self.limits.words)
+                words += self.read_words(child)
         name = words[0]
-        return [self.add(SimpleCommand(name, name, tuple(words[1:]), redirects, names))]
+        return [self.add(SimpleCommand(name, name, tuple(words[1:]), tail.redirects, names))]
 
-    def _run_command(self, node: Node, given: Input, redirects: tuple[Redirect, ...]) -> list[int]:
+    def _run_command(self, node: Node, given: Input, tail: Tail) -> list[int]:
         simple = split_simple(self.text(node))
         if simple is not None:
             if len(simple) > self.limits.words:
                 raise TooMuchError("too many words")
-            return self._wrapped.add(simple, given, redirects, (), ())
+            return self._wrapped.add([*simple, *tail.words], given, tail.redirects, (), ())
         words: list[str] = []
         names: tuple[str, ...] = ()
         outputs: list[Node] = []
@@ -311,19 +312,22 @@ class Statements:
             if kind == "variable_assignment":
                 names += self._assign(child)
             elif kind in _REDIRECTS:
-                new, read, _ = self.read_redirect(child)
-                redirects += new
+                more, read, to_process = self.read_redirect(child)
+                tail = _join(tail, more)
+                outputs += to_process
                 given = read or given
                 sources += read.sources
             elif kind == "process_substitution" and self.text(child)[0] == ">":
                 outputs.append(child)
                 words.append(PROCESS_FILE)
             else:
-                words += finish(read_raw(self, child, quoted=False), self.limits.words)
+                words += self.read_words(child)
+        words += tail.words
         if len(words) > self.limits.words:
             raise TooMuchError("too many words")
         made = tuple(range(first, len(self.commands)))
-        indices = self._wrapped.add(words, Input(sources, given.text, made), redirects, names, ())
+        given = Input(sources, given.text, made)
+        indices = self._wrapped.add(words, given, tail.redirects, names, ())
         self._feed(outputs, indices)
         return indices
 
@@ -332,7 +336,7 @@ class Statements:
         for output in outputs:
             given = Input(tuple(indices), self._wrapped.static_output(indices))
             for child in output.named_children:
-                self.run(child, given, ())
+                self.run(child, given, NO_TAIL)
 
     def _assign(self, node: Node) -> tuple[str, ...]:
         children = node.children
@@ -357,7 +361,7 @@ class Statements:
         """Read the commands of `$(…)`; return what their output may be."""
         indices: list[int] = []
         for child in node.named_children:
-            indices += self.run(child, NOTHING, ())
+            indices += self.run(child, NOTHING, NO_TAIL)
         known = self._wrapped.static_output(indices)
         if known is not None and len(indices) == 1:
             return known.rstrip("\n")
@@ -370,5 +374,5 @@ def _ends_in_list(node: Node) -> bool:
     return node.type == "list"
 
 
-def _plain_or_none(word: str) -> str:
-    return word.replace(GLOB, "*")
+def _join(tail: Tail, more: Tail) -> Tail:
+    return Tail(tail.redirects + more.redirects, tail.words + more.words)

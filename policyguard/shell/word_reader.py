@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from policyguard.shell.command_line import ANY, MANY
-from policyguard.shell.inputs import NOTHING
+from policyguard.shell.inputs import NO_TAIL, NOTHING
 from policyguard.shell.words import (
     BREAK,
     protect,
@@ -24,6 +24,8 @@ PROCESS_FILE = "/dev/fd/63"
 
 _PLAIN = frozenset(("string_content", "word", "number"))
 _NAME = re.compile(r"\$\{?([A-Za-z_]\w*|[0-9]+|[@*#?$!-])\}?")
+# The grammar does not look into `${x:-`command`}`.
+_HIDDEN = re.compile(r"(?<!\\)`|\$\(")
 _CHANGED = re.compile(r"\$\{([A-Za-z_]\w*)(?:[#%/^,]|:\d)")
 
 
@@ -34,7 +36,10 @@ def read_raw(reading: Statements, node: Node, *, quoted: bool) -> str:
     """
     kind = node.type
     if kind in ("word", "number", "variable_name"):
-        return read_unquoted(reading.text(node))
+        text = reading.text(node)
+        if "`" in text and _HIDDEN.search(text):
+            reading.add_unknown("substitution in an expansion")
+        return read_unquoted(text)
     if kind == "string":
         return _read_parts(reading, node, 1, quoted=True)
     if kind == "raw_string":
@@ -54,12 +59,14 @@ def read_raw(reading: Statements, node: Node, *, quoted: bool) -> str:
         return read_raw(reading, node.named_children[0], quoted=False)
     if kind == "process_substitution":
         for child in node.named_children:
-            reading.run(child, NOTHING, ())
+            reading.run(child, NOTHING, NO_TAIL)
         return PROCESS_FILE
     if kind == "brace_expression":
         return reading.text(node)
     for child in node.named_children:
         read_raw(reading, child, quoted=True)
+    if not node.named_child_count and _HIDDEN.search(reading.text(node)):
+        reading.add_unknown("substitution in an expansion")
     if kind in ("arithmetic_expansion", "test_operator", "file_descriptor"):
         return ANY
     return read_unquoted(reading.text(node)) if not node.named_child_count else MANY

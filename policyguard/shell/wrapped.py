@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from policyguard.shell.arguments import UNKNOWN_PROGRAM, read_arguments
 from policyguard.shell.code_texts import find_commands, find_names
 from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME, Redirect, SimpleCommand
 from policyguard.shell.facts import CodeRunner, Wrapper
+from policyguard.shell.files import find_written, normalize
 from policyguard.shell.inputs import Input
 from policyguard.shell.options import WrapperOptions, read_code_options
 from policyguard.shell.words import is_static
@@ -25,6 +27,8 @@ _END_OF_EXEC = (";", "+")
 _PRINTF = re.compile(r"[^%\\]*(?:\\n)?")
 _PLACEHOLDER = re.compile(f"[{MARKS}]")
 _STAND_INS = {MANY: "$*", ANY: '"$1"', NAME: '"$1"'}
+_Written = tuple[tuple[int, ...], str | None]  # by which commands, and what if it is known
+_UNWRITTEN: _Written = ((), None)
 _READERS = frozenset(("read", "mapfile", "readarray", "getopts"))
 
 
@@ -38,7 +42,8 @@ class Wrapped:
         self._wrappers = reader.wrappers
         self._code = reader.code
         self._inputs: dict[int, str] = {}
-        self._files: dict[str, str] = {}
+        self._programs = reader.programs
+        self._written: dict[str, _Written] = {}
 
     def add(
         self,
@@ -61,14 +66,17 @@ class Wrapped:
         path, arguments = words[0], words[1:]
         program = path.rstrip("/").rpartition("/")[2] or path
         sources = (*given.sources, *given.words)
+        if self._written:
+            sources += self._find_writers(words)
         command = SimpleCommand(
             path, program, tuple(arguments), redirects, variables, sources, around
         )
         index = reading.add(command)
         if given.text is not None:
             self._inputs[index] = given.text
-        if redirects:
-            self._note_file(index, redirects)
+        if self._written and normalize(path) in self._written:
+            self.add(["sh", path], Input(), (), (), around)
+        self._note_written(index)
         if not is_static(program):
             reading.opaque["program is not known"] = None
             return [index]
@@ -198,8 +206,11 @@ class Wrapped:
             return []
         if file is not None and not file.startswith(_INPUT_FILES):
             self._ignore_input(index, given)
-            if (text := self._files.get(file.removeprefix("./"))) is not None:
+            writers, text = self._written.get(normalize(file), _UNWRITTEN)
+            if text is not None:
                 return self._run_text(text, given)
+            if writers:
+                return self._reading.add_unknown("script that is run is not known", writers)
             if options.wrapper.sources:
                 self._reading.opaque["commands are read from a file"] = None
             return []
@@ -225,6 +236,13 @@ class Wrapped:
                 return
         else:
             self._ignore_input(index, given)
+            writers, text = (
+                self._written.get(normalize(operands[0]), _UNWRITTEN) if operands else _UNWRITTEN
+            )
+            if text is not None:
+                texts.append(text)
+            elif writers:
+                self._reading.add_unknown("script that is run is not known", writers)
         for text in texts:
             if runner.runs_by and is_static(text) and not any(by in text for by in runner.runs_by):
                 continue
@@ -240,7 +258,9 @@ class Wrapped:
     def _ignore_input(self, index: int, given: Input) -> None:
         """Note that the command runs something else than its input, which is data to it."""
         commands = self._reading.commands
-        commands[index] = msgspec.structs.replace(commands[index], sources=given.words)
+        command = commands[index]
+        sources = (*given.words, *self._find_writers((command.path, *command.arguments)))
+        commands[index] = msgspec.structs.replace(command, sources=sources)
 
     def _run_found(self, text: str, given: Input) -> None:
         """Read a text of code if it may be a command; prose in it is no reason to be opaque."""
@@ -252,13 +272,24 @@ class Wrapped:
             self._reading.commands[count:] = [item for item in added if item.path != MANY]
             self._reading.opaque = before
 
-    def _note_file(self, index: int, redirects: tuple[Redirect, ...]) -> None:
-        """Keep the text that a command writes to a file: a script that is run later."""
-        for redirect in redirects:
-            if redirect.writes:
-                text = self.static_output([index])
-                known = text is not None and redirect.target not in self._files
-                self._files[redirect.target.removeprefix("./")] = text if text and known else MANY
+    def _note_written(self, index: int) -> None:
+        """Keep which files a command writes, and what: they may be run later."""
+        command = self._reading.commands[index]
+        program = self._programs.find(command.program) or UNKNOWN_PROGRAM
+        if not (command.redirects or program.writes or program.saves):
+            return
+        text = self._inputs.get(index) if command.redirects == () else self.static_output([index])
+        arguments = read_arguments(command.arguments, program)
+        for path in find_written(command, program, arguments):
+            writers, known = self._written.get(path, ((), text))
+            self._written[path] = (*writers, index), text if text == known else None
+
+    def _find_writers(self, words: Sequence[str]) -> tuple[int, ...]:
+        """Return the commands that wrote files which these words name."""
+        found = {
+            index for word in words for index in self._written.get(normalize(word), _UNWRITTEN)[0]
+        }
+        return tuple(sorted(found))
 
     def static_output(self, indices: Sequence[int]) -> str | None:
         """Return what the commands print, if it is known."""

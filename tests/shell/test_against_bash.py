@@ -1,0 +1,272 @@
+"""What bash runs, the reader sees: random scripts run, and each program they start is logged."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policyguard.shell import CommandPattern, CommandPatterns
+from policyguard.shell.pattern_set import CommandPatterns as Patterns
+from tests.examples import examples
+from tests.shell.shell_cases import shell_reader
+
+TOOLS = ("bash", "sh", "cat", "env", "xargs", "find", "nice", "timeout", "base64", "tr", "tee")
+BASH = shutil.which("bash")
+pytestmark = pytest.mark.skipif(
+    BASH is None or not all(map(shutil.which, TOOLS)), reason=f"needs {', '.join(TOOLS)}"
+)
+PATTERN = "zap -r"
+
+
+def _spellings(word: str) -> st.SearchStrategy[str]:
+    """Spellings of a word: quotes, escapes, substitutions, braces, variables."""
+    octal = "".join(f"\\{ord(letter):03o}" for letter in word)
+    head, tail = word[:1], word[1:]
+    return st.sampled_from(
+        [
+            word,
+            word,
+            f"'{word}'",
+            f'"{word}"',
+            f"{head}''{tail}",
+            f'"{head}"{tail}',
+            f"{head}\\{tail}",
+            f"\\{word}",
+            f"$'{octal}'",
+            f"$'{head}'{tail}",
+            f"$(echo {word})",
+            f"`echo {word}`",
+            f'"$(echo {word})"',
+            f"$(printf %s {word})",
+            f"${{x:-{word}}}",
+            f"${{none}}{word}",
+            f'"${{none}}"{word}',
+            f"{word}$none",
+            f"{head}\\\n{tail}",
+            f"$({head}=1; echo {word})",
+            f"$(cat <<< {word})",
+            f"$(base64 -d <<< $(base64 <<< {word}))",
+            f"$'\\x{ord(head):x}'{tail}",
+        ]
+    )
+
+
+COMMANDS = st.one_of(
+    st.tuples(_spellings("zap"), _spellings("-r"), st.sampled_from(["", " x", " -- y"])).map(
+        lambda parts: f"{parts[0]} {parts[1]}{parts[2]}"
+    ),
+    st.sampled_from(
+        [
+            "zap -fr",
+            "zap x -r",
+            "zap -f -r",
+            "{zap,-r}",
+            "zap -{f,r}",
+            "zap${IFS}-r",
+            "zap$IFS-r",
+            "p=zap; $p -r",
+            "p=zap; o=-r; $p $o",
+            'p=zap; o=-r; "$p" "$o"',
+            "p='zap -r'; $p",
+            "p='zap -r'; eval $p",
+            'p="zap -r"; eval "$p"',
+            "p=z; p+=ap; $p -r",
+            "a=(zap -r); ${a[@]}",
+            'a=(zap -r); "${a[@]}"',
+            "set -- zap -r; $@",
+            'set -- -r; zap "$@"',
+            "for o in -r; do zap $o; done",
+            "for p in zap; do $p -r; done",
+            "for o in a -r b; do zap $o; done",
+            'for o in a b c d e -r; do zap "$o"; done',
+            "while read o; do zap $o; done <<< -r",
+            'read -r p o <<< "zap -r"; $p $o',
+            "printf -v p zap; $p -r",
+            "p=xzap; ${p#x} -r",
+            "p=zapx; ${p%x} -r",
+            "p=ZAP; ${p,,} -r",
+            "p=q; ${p/q/zap} -r",
+            "z=zap; p=z; ${!p} -r",
+            "echo -r | xargs zap",
+            "echo zap -r | xargs env",
+            "printf '%s\\n' -r | xargs -I{} zap {}",
+            "printf '%s\\n' -r | xargs -n1 zap",
+            "echo zap -r | bash",
+            "echo 'zap -r' | sh",
+            "tr q z <<< 'qap -r' | bash",
+            "base64 -d <<< emFwIC1yCg== | sh",
+            "bash <<< 'zap -r'",
+            "bash <<E\nzap -r\nE",
+            "bash <<'E'\nzap -r\nE",
+            "cat <<E | bash\nzap -r\nE",
+            "cat <<E\n$(zap -r)\nE",
+            "cat <<-E | bash\n\tzap -r\n\tE",
+            "bash <<E; echo y\nzap -r\nE",
+            "bash <(echo zap -r)",
+            "source <(echo zap -r)",
+            ". /dev/stdin <<< 'zap -r'",
+            "echo 'zap -r' > s; bash s",
+            "echo 'zap -r' > s; . ./s",
+            "echo 'zap -r' | tee s >/dev/null; bash s",
+            "cat > s <<E; bash s\nzap -r\nE",
+            "bash -c 'zap -r'",
+            "bash -c 'zap \"$1\"' _ -r",
+            "bash -c '$0 -r' zap",
+            'bash -c "zap -r"',
+            "bash -ec 'zap -r'",
+            "bash -c -e 'zap -r'",
+            "sh -c 'eval zap -r'",
+            "env zap -r",
+            'env -i PATH="$PATH" LOG="$LOG" zap -r',
+            "env A=1 zap -r",
+            "env -S 'zap -r'",
+            "A=1 zap -r",
+            "nice -n 1 zap -r",
+            "timeout 5 zap -r",
+            "timeout -s KILL 5 zap -r",
+            "command zap -r",
+            "exec zap -r",
+            "find . -maxdepth 0 -exec zap -r {} \\;",
+            "find . -maxdepth 0 -exec bash -c 'zap -r' \\;",
+            "alias q='zap -r'\nshopt -s expand_aliases\nq",
+            "trap 'zap -r' EXIT",
+            "q() { zap -r; }; q",
+            'q() { zap "$@"; }; q -r',
+            'q() { "$@"; }; q zap -r',
+            "function q { zap $1; }; q -r",
+            "[[ -n $(zap -r) ]]",
+            "(( $(zap -r; echo 1) ))",
+            "echo $(( $(zap -r; echo 1) + 1 ))",
+            "x=$(zap -r)",
+            "export x=$(zap -r)",
+            "x=(a $(zap -r))",
+            "echo ${x:-$(zap -r)}",
+            'echo "a ${x:-`zap -r`} b"',
+            "case $(zap -r) in *) ;; esac",
+            "for i in $(zap -r); do :; done",
+            "echo > >(zap -r)",
+            "cat < <(zap -r)",
+            "echo x | tee >(zap -r)",
+            "! zap -r",
+            "time zap -r",
+            "coproc zap -r; wait",
+            ">o zap -r",
+            "zap -r 2>&1 >/dev/null",
+            "zap >o -r",
+            "zap <<< x -r",
+            "zap -r <<E\nE",
+            "<<E zap -r\nE",
+            "zap -r # comment",
+            "# it's\nzap -r",
+            "echo a#b; zap -r",
+            "echo '#'; zap -r",
+            "zap \\\n  -r",
+            "echo $((1<<2)); zap -r",
+            "let 'x=1<<2'; zap -r",
+            'echo "a\\"b"; zap -r',
+            "echo 'a\\'; zap -r",
+            'echo ${x#"}"}; zap -r',
+            'echo "${x:-\'}"; zap -r; echo "\'"',
+            "IFS=,; p=zap,-r; $p",
+        ]
+    ),
+)
+
+
+def _nested(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    forms = st.sampled_from(
+        [
+            "{0}",
+            "{0}\n",
+            "true; {0}",
+            "true && {0}",
+            "false || {0}",
+            "({0}\n)",
+            "{{ {0}\n}}",
+            "if true; then {0}\nfi",
+            "if false; then :; else {0}\nfi",
+            "if {0}\nthen :; fi",
+            "while {0}\nbreak; do :; done",
+            "for i in 1; do {0}\ndone",
+            "for ((i=0;i<1;i++)); do {0}\ndone",
+            "case a in a) {0}\n;; esac",
+            "echo a | {{ {0}\n}}",
+            "echo $({0}\n)",
+            'echo "$({0}\n)"',
+            "{{ {0}\n}} > out",
+            "({0}\n) 2>/dev/null | cat",
+            "true && true 2>&1 | {{ {0}\n}}",
+            "cat <<'EOF'\nit's \"\nEOF\n{0}",
+            "cat <<EOF; {0}\n$x `echo y`\nEOF",
+            "f() {{ {0}\n}}; f",
+            "{0}\n{0}",
+            "x='a b'; {0}",
+            "echo 'it'\"'\"'s'; {0}",
+            "# don't\n{0}",
+        ]
+    )
+    return st.tuples(forms, inner).map(lambda pair: pair[0].format(pair[1]))
+
+
+SCRIPTS = st.recursive(COMMANDS, _nested, max_leaves=4)
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return a folder whose `bin` is all the PATH that scripts have; `zap` logs its arguments."""
+    folder = tmp_path_factory.mktemp("sandbox")
+    tools = folder / "bin"
+    tools.mkdir()
+    for name in TOOLS:
+        (tools / name).symlink_to(str(shutil.which(name)))
+    zap = tools / "zap"
+    zap.write_text(f'#!{BASH}\nfor word; do printf "%s\\n" "$word"; done >> "$LOG"\n')
+    zap.chmod(0o755)
+    return folder
+
+
+def _runs_pattern(sandbox: Path, script: str) -> bool:
+    """Run `script`; return whether it started `zap` with an option that has an `r`."""
+    work = sandbox / "work"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    log = sandbox / "log"
+    log.write_text("")
+    environment = {"PATH": str(sandbox / "bin"), "LOG": str(log), "HOME": str(work)}
+    subprocess.run(
+        [str(BASH), "--norc", "-c", script],
+        env=environment,
+        cwd=work,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=20,
+        check=False,
+    )
+    return any(
+        line.startswith("-") and not line.startswith("--") and "r" in line
+        for line in log.read_text().splitlines()
+    )
+
+
+@pytest.fixture(scope="module")
+def patterns() -> Patterns:
+    return CommandPatterns([CommandPattern(PATTERN)], shell_reader())
+
+
+@settings(max_examples=examples(150))
+@given(script=SCRIPTS)
+def test_what_bash_runs_is_seen(sandbox: Path, patterns: Patterns, script: str) -> None:
+    if patterns.find(script) is None:
+        assert not _runs_pattern(sandbox, script)
+
+
+def test_scripts_run_the_pattern(sandbox: Path) -> None:
+    assert _runs_pattern(sandbox, "p=zap; $p -fr")
+    assert not _runs_pattern(sandbox, "zap -f; echo zap -r")
+    assert not list((sandbox / "work").iterdir())

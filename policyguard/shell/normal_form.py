@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from policyguard.shell.here_documents import MARK, HereDocument, lift
 from policyguard.shell.options import WrapperOptions
 from policyguard.shell.reader import ShellReader
+from policyguard.shell.rewriting import MARK, HereDocument, lift
 from policyguard.shell.statements import EXPRESSIONS
 from policyguard.shell.syntax_tree import Node, parse
 from policyguard.shell.words import ANSI_C_ESCAPE, read_ansi_c_escape

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from policyguard.shell.command_line import GLOB, MANY, NAME, CommandLine, Redirect, SimpleCommand
-from policyguard.shell.here_documents import MARK, HereDocument, lift
 from policyguard.shell.inputs import NO_TAIL, NOTHING, Input, Tail
+from policyguard.shell.rewriting import MARK, HereDocument, lift
 from policyguard.shell.syntax_tree import Node, parse
 from policyguard.shell.variables import Variables
-from policyguard.shell.word_reader import PROCESS_FILE, read_raw
+from policyguard.shell.word_reader import read_raw
 from policyguard.shell.words import finish, split_simple
-from policyguard.shell.wrapped import Wrapped
+from policyguard.shell.wrapped import PROCESS_FILE, Wrapped
 
 if TYPE_CHECKING:
     from policyguard.shell.reader import ShellReader
@@ -252,8 +252,9 @@ class Statements:
             return Input((), document.body)
         first = len(self.commands)
         escaped = document.body.replace('"', '\\"')
-        outer = self.source
-        self.source = f'"{escaped}"'.encode()
+        outer = self.source, self.documents
+        lifted, self.documents = lift(f'"{escaped}"')
+        self.source = lifted.encode()
         root = parse(self.source, self.limits.milliseconds)
         if root is None or root.has_error:
             self.add_unknown("syntax error")
@@ -264,7 +265,7 @@ class Statements:
             while node.type != "string" and node.named_child_count:
                 node = node.named_children[0]
             text = "".join(finish(read_raw(self, node, quoted=True), self.limits.words))
-        self.source = outer
+        self.source, self.documents = outer
         return Input(tuple(range(first, len(self.commands))), text)
 
     def _run_for(self, node: Node, given: Input, tail: Tail) -> list[int]:

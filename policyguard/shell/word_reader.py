@@ -14,13 +14,11 @@ from policyguard.shell.words import (
     read_double_quoted,
     read_unquoted,
 )
+from policyguard.shell.wrapped import PROCESS_FILE
 
 if TYPE_CHECKING:
     from policyguard.shell.statements import Statements
     from policyguard.shell.syntax_tree import Node
-
-PROCESS_FILE = "/dev/fd/63"
-"""The name of a file that `<(…)` becomes."""
 
 _PLAIN = frozenset(("string_content", "word", "number"))
 _NAME = re.compile(r"\$\{?([A-Za-z_]\w*|[0-9]+|[@*#?$!-])\}?")
@@ -39,6 +37,8 @@ def read_raw(reading: Statements, node: Node, *, quoted: bool) -> str:
         text = reading.text(node)
         if "`" in text and _HIDDEN.search(text):
             reading.add_unknown("substitution in an expansion")
+        if "\n" in text:
+            reading.add_unknown("syntax error")  # the grammar took two lines for one
         return read_unquoted(text)
     if kind == "string":
         return _read_parts(reading, node, 1, quoted=True)

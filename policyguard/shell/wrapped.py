@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
 _INPUT_FILES = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/", "-")
+PROCESS_FILE = "/dev/fd/63"
+"""The name of a file that `<(…)` becomes."""
 _END_OF_EXEC = (";", "+")
 _PRINTF = re.compile(r"[^%\\]*(?:\\n)?")
 _PLACEHOLDER = re.compile(f"[{MARKS}]")
@@ -214,6 +216,8 @@ class Wrapped:
             if options.wrapper.sources:
                 self._reading.opaque["commands are read from a file"] = None
             return []
+        if file is not None and file.startswith(PROCESS_FILE):
+            given = Input(given.words, self.static_output(given.words))
         if given.text is not None:
             return self._run_text(given.text, Input(given.sources))
         if given.sources or file is not None:

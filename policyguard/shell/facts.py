@@ -74,6 +74,8 @@ class CodeRunner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether it runs its input as code if it has no operand."""
     runs_by: tuple[str, ...] = ()
     """Texts one of which code must contain to run a command; empty: any code may."""
+    hidden: bool = False
+    """Whether it is another shell: what it runs is not read at all."""
     calls: dict[str, str] = {}
     """Calls of the language (`shutil.rmtree`) and the command that does the same (`rm -r`)."""
 

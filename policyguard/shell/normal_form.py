@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from policyguard.shell.options import WrapperOptions
 from policyguard.shell.reader import ShellReader
 from policyguard.shell.rewriting import MARK, HereDocument, lift
-from policyguard.shell.statements import EXPRESSIONS
+from policyguard.shell.statements import CONTROL, EXPRESSIONS
 from policyguard.shell.syntax_tree import Node, parse
 from policyguard.shell.words import ANSI_C_ESCAPE, read_ansi_c_escape
 
@@ -34,17 +34,16 @@ def normal_form(text: str, reader: ShellReader) -> str:
     that cannot be parsed, or is beyond the limits, is returned without the spaces around it.
     """
     limits = reader.facts.limits
-    if len(text) > limits.chars:
+    if len(text) > limits.chars or CONTROL.search(text):
         return text.strip()
     lifted, documents = lift(text)
-    source = lifted.encode("utf-8", "surrogatepass")
+    source = lifted.encode()
     try:
-        source.decode()
         root = parse(source, limits.milliseconds)
         if root is None or root.has_error:
             return text.strip()
         tokens = list(_Writer(reader, source, documents).write(root))
-    except (UnicodeDecodeError, _TooDeepError):
+    except _TooDeepError:
         return text.strip()
     while tokens and tokens[-1] == ";":
         tokens.pop()
@@ -94,6 +93,8 @@ class _Writer:
                     yield mark
                 last, separated = mark, True
                 continue
+            if child.type == "do_group" and last != ";":
+                yield ";"
             is_statement = child.type not in _WORDS and child.type not in _REDIRECTS
             if is_statement and not separated:
                 yield ";"

@@ -15,6 +15,8 @@ class WrapperOptions:
         self.texts: list[str] = []
         self.placeholder = ""
         self.reads_input = False
+        self.positional: list[str] = []
+        """What stands behind a command text: its `$0`, `$1` and so on."""
         self._wants_text = False
 
     def read(self, arguments: Sequence[str]) -> int:
@@ -38,6 +40,7 @@ class WrapperOptions:
             index += 1
         if self._wants_text and index < len(arguments):
             self.texts.append(arguments[index])
+            self.positional = list(arguments[index + 1 :])
         return operands if operands >= 0 else index
 
     def _read_option(self, word: str, following: Sequence[str]) -> int:

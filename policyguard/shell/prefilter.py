@@ -60,6 +60,7 @@ def _find_hiding(facts: ShellFacts) -> list[str]:
             always.append(name)
         elif wrapper.script:
             fed.append(name)
+    always += [name for name, runner in facts.code.items() if runner.hidden]
     fed += [name for name, runner in facts.code.items() if runner.script]
     calls = [re.escape(call) for runner in facts.code.values() for call in runner.calls]
     parts = [_HIDING, *calls]

@@ -18,7 +18,7 @@ from policyguard.shell.wrapped import PROCESS_FILE, Wrapped
 if TYPE_CHECKING:
     from policyguard.shell.reader import ShellReader
 
-_CONTROL = re.compile("[\x00-\x06\x08\x0e-\x1a\x1c-\x1f\ue000-\ue002\ud800-\udfff]")
+CONTROL = re.compile("[\x00-\x06\x08\x0e-\x1a\x1c-\x1f\ue000-\ue002\ud800-\udfff]")
 _SIMPLE_REDIRECT = re.compile(
     r"[012]?>&[012]|[012&]?>>?[ \t]*([\w./-]*[A-Za-z./_][\w./-]*)", re.ASCII
 )
@@ -82,9 +82,10 @@ class Statements:
             return self.add_unknown("nesting is too deep", given.sources)
         if len(text) > self.limits.chars:
             return self.add_unknown("text is too long", given.sources)
-        if _CONTROL.search(text):
+        if CONTROL.search(text):
             return self.add_unknown("text has control characters", given.sources)
         outer = self.source, self.documents
+        depth = self._depth
         self._depth += 1
         try:
             lifted, self.documents = lift(text)
@@ -100,9 +101,11 @@ class Statements:
             return indices
         except TooMuchError as error:
             return self.add_unknown(str(error), given.sources)
+        except RecursionError:
+            return self.add_unknown("nesting is too deep", given.sources)
         finally:
             self.source, self.documents = outer
-            self._depth -= 1
+            self._depth = depth
 
     def add_unknown(self, reason: str, sources: Sequence[int] = ()) -> list[int]:
         """Note that something runs which cannot be seen; `sources` are where it comes from."""
@@ -156,9 +159,13 @@ class Statements:
         if kind in EXPRESSIONS:
             read_raw(self, node, quoted=True)
             return []
+        positional = self.variables.positional
+        if kind == "function_definition":
+            self.variables.positional = None
         indices: list[int] = []
         for child in node.named_children:
             indices += self.run(child, given, tail)
+        self.variables.positional = positional
         return indices
 
     def _run_list(self, node: Node, given: Input, tail: Tail) -> list[int]:
@@ -361,8 +368,12 @@ class Statements:
     def run_substitution(self, node: Node, *, quoted: bool) -> str:
         """Read the commands of `$(…)`; return what their output may be."""
         indices: list[int] = []
+        self._depth += 1
+        if self._depth > self.limits.depth:
+            raise TooMuchError("nesting is too deep")
         for child in node.named_children:
             indices += self.run(child, NOTHING, NO_TAIL)
+        self._depth -= 1
         known = self._wrapped.static_output(indices)
         if known is not None and len(indices) == 1:
             return known.rstrip("\n")

@@ -22,6 +22,8 @@ class Variables:
         self._plain = plain
         self._values: dict[str, str] = {}
         self._expected: set[str] = set()
+        self.positional: list[str] | None = None
+        """`$0`, `$1` and so on, where they are known."""
 
     def expect(self, text: str) -> None:
         """Note the names that `text` assigns anywhere: until then their values are unknown."""
@@ -56,7 +58,11 @@ class Variables:
 
     def read(self, name: str, *, quoted: bool) -> str:
         """Return what `$name` stands for, as a part of a word."""
+        if name == "_":
+            return ANY if quoted else MANY
         value = self._values.get(name)
+        if value is None and self.positional is not None and (name.isdigit() or name in "@*"):
+            return self._read_positional(name, self.positional)
         if value is None:
             return self._read_unassigned(name, quoted=quoted)
         if quoted:
@@ -65,6 +71,11 @@ class Variables:
             return MANY
         value = re.sub(r"[*?]", GLOB, value)
         return _WHITE.sub(BREAK, protect(value))
+
+    def _read_positional(self, name: str, values: list[str]) -> str:
+        if name in "@*":
+            return BREAK.join(map(protect, values[1:]))
+        return protect(values[int(name)]) if int(name) < len(values) else ""
 
     def _read_unassigned(self, name: str, *, quoted: bool) -> str:
         if name == "IFS" and "IFS" not in self._expected:

@@ -28,9 +28,10 @@ PROCESS_FILE = "/dev/fd/63"
 _END_OF_EXEC = (";", "+")
 _PRINTF = re.compile(r"[^%\\]*(?:\\n)?")
 _PLACEHOLDER = re.compile(f"[{MARKS}]")
-_STAND_INS = {MANY: "$*", ANY: '"$1"', NAME: '"$1"'}
+_STAND_INS = {MANY: "${_}", ANY: '"${_}"', NAME: '"${_}"'}  # bash sets `_` at each command
 _Written = tuple[tuple[int, ...], str | None]  # by which commands, and what if it is known
 _UNWRITTEN: _Written = ((), None)
+_MOVERS = frozenset(("set", "shift", "source", "."))
 _READERS = frozenset(("read", "mapfile", "readarray", "getopts"))
 
 
@@ -82,13 +83,17 @@ class Wrapped:
         if not is_static(program):
             reading.opaque["program is not known"] = None
             return [index]
+        if program in _MOVERS:
+            reading.variables.positional = None
         if program in _READERS:
             reading.variables.forget(word for word in arguments if word.isidentifier())
         name, wrapper = self._wrappers.find_for(program, arguments)
         if wrapper is not None:
             return [index, *self._unwrap(wrapper, name, index, given)]
         _, runner = self._code.find_for(program, arguments)
-        if runner is not None:
+        if runner is not None and runner.hidden:
+            reading.add_unknown("commands of another shell", sources)
+        elif runner is not None:
             self._read_code(runner, index, given)
         return [index]
 
@@ -105,8 +110,11 @@ class Wrapped:
         texts, placeholder = options.texts, options.placeholder
         rest = arguments[position + wrapper.operands :]
         indices: list[int] = []
+        variables = self._reading.variables
+        outer, variables.positional = variables.positional, options.positional or [name]
         for text in texts:
             indices += self._run_text(text, given)
+        variables.positional = outer
         if texts:
             if wrapper.script:
                 self._ignore_input(index, given)
@@ -127,8 +135,8 @@ class Wrapped:
             rest = self._add_input(rest, given, placeholder)
         if not rest:
             return []
-        variables = (*command.variables, *names)
-        return self._deepen(rest, given, command.redirects, variables, around)
+        assigned = (*command.variables, *names)
+        return self._deepen(rest, given, command.redirects, assigned, around)
 
     def _deepen(
         self,
@@ -268,13 +276,15 @@ class Wrapped:
 
     def _run_found(self, text: str, given: Input) -> None:
         """Read a text of code if it may be a command; prose in it is no reason to be opaque."""
-        before = dict(self._reading.opaque)
-        count = len(self._reading.commands)
+        reading = self._reading
+        before = dict(reading.opaque)
+        count = len(reading.commands)
         self._run_text(text, given)
-        added = self._reading.commands[count:]
-        if "syntax error" in self._reading.opaque and "syntax error" not in before:
-            self._reading.commands[count:] = [item for item in added if item.path != MANY]
-            self._reading.opaque = before
+        added = reading.commands[count:]
+        if "syntax error" in reading.opaque and "syntax error" not in before:
+            added = [item for item in added if item.path != MANY]
+            reading.opaque = before
+        reading.commands[count:] = map(_without_unknown_words, added)
 
     def _note_written(self, index: int) -> None:
         """Keep which files a command writes, and what: they may be run later."""
@@ -346,6 +356,14 @@ class Wrapped:
             and (not command.sources or self.prints_names(command.sources))
             for command in commands
         )
+
+
+def _without_unknown_words(command: SimpleCommand) -> SimpleCommand:
+    """Return a command of a text that may be prose, in which `$x` is hardly an option or file."""
+    if command.path == MANY or not any(MANY in word or ANY in word for word in command.arguments):
+        return command
+    words = tuple(word.replace(MANY, NAME).replace(ANY, NAME) for word in command.arguments)
+    return msgspec.structs.replace(command, arguments=words)
 
 
 def _find_names(wrapper: Wrapper, arguments: Sequence[str]) -> list[str]:

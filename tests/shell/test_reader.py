@@ -1,0 +1,132 @@
+"""What a text runs, and what of it cannot be seen."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import threading
+import time
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policyguard.shell import ShellReader
+from policyguard.shell.command_line import MARKS, SimpleCommand
+from tests.shell.shell_cases import CORPORA, read_case, shell_facts, shell_reader
+
+FRAGMENTS = (
+    *"abr -/.~*?[]{}()<>|&;#!=$'\"`\\\n\t ",
+    *("rm", "-r", "$(", "${", "$((", "<<E", "\nE\n", "<<<", "&&", "||", ";;", "case x in ", "esac"),
+    *("if ", "then ", "fi", "for x in ", "do ", "done", "f() {", "sh -c '", "eval ", "x=", "${x:-"),
+    *("[[ ", " ]]", "\x00", "\x01", "\x04", "\u2028", "\ud800", "é", "\ue000", "$'\\x", "{a,b}"),
+)
+TEXTS = st.lists(st.sampled_from(FRAGMENTS), max_size=30).map("".join)
+
+
+def _show(command: SimpleCommand) -> str:
+    return re.sub(f"[{MARKS}]+", "?", " ".join((command.path, *command.arguments)).rstrip())
+
+
+@pytest.mark.parametrize("case", read_case("readings"), ids=lambda case: case["text"])
+def test_reading(case: dict[str, Any]) -> None:
+    line = shell_reader().read(case["text"])
+    if "runs" in case:
+        assert [_show(command) for command in line.commands] == case["runs"]
+    assert list(line.opaque) == case.get("opaque", [])
+
+
+@given(TEXTS)
+def test_reading_never_fails(text: str) -> None:
+    shell_reader().read(text)
+
+
+@given(st.data())
+def test_a_damaged_command_is_read(data: st.DataObject) -> None:
+    corpus = read_case(data.draw(st.sampled_from(CORPORA)))
+    text = data.draw(st.sampled_from(corpus["blocked"]))
+    at = data.draw(st.integers(0, len(text)))
+    shell_reader().read(text[:at] + data.draw(st.sampled_from(FRAGMENTS)) + text[at:])
+
+
+def test_what_bash_accepts_is_no_syntax_error() -> None:
+    """Of the texts of the corpora, the grammar refuses hardly one that bash accepts."""
+    texts = [
+        text
+        for name in CORPORA
+        for kind in ("blocked", "allowed")
+        for text in read_case(name)[kind]
+    ]
+    reader = shell_reader()
+    refused = [text for text in texts if "syntax error" in reader.read(text).opaque]
+    valid = [
+        text
+        for text in refused
+        if subprocess.run(["bash", "-n", "-c", text], capture_output=True, check=False).returncode
+        == 0
+    ]
+    assert len(valid) <= len(texts) / 100, valid
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("echo " + "a" * 20_000, "text is too long"),
+        ("( " * 60 + "ls" + " )" * 60, "nesting is too deep"),
+        ("$(" * 60 + "ls" + ")" * 60, "nesting is too deep"),
+        ("sudo " * 60 + "ls", "nesting is too deep"),
+        ("ls;" * 500, "too many commands"),
+        ("ls " + "{a,b}" * 20, None),
+        ("ls " + "a " * 3000, "too many words"),
+        ("ls " + "$x " * 3000, "too many words"),
+        ("for a in 1 2 3; do " * 12 + "ls;" + " done;" * 12, None),
+        ("eval " * 100 + "ls", "nesting is too deep"),
+        ("echo " + "${x:-" * 900 + "}" * 900, "nesting is too deep"),
+        ("echo $((" + "(" * 900 + "1" + ")" * 900 + "))", None),
+    ],
+)
+def test_limits(text: str, reason: str | None) -> None:
+    start = time.process_time()
+    line = shell_reader().read(text)
+    assert time.process_time() - start < 2
+    assert len(line.commands) <= shell_facts().limits.commands + 1
+    if reason is not None:
+        assert reason in line.opaque
+        assert line.commands[-1].program in MARKS
+
+
+def test_the_parser_is_halted() -> None:
+    limits = msgspec.structs.replace(shell_facts().limits, milliseconds=20)
+    reader = ShellReader(msgspec.structs.replace(shell_facts(), limits=limits))
+    assert "parser ran out of time" in reader.read("a|" * 9_000).opaque
+    assert reader.read("ls").opaque == ()
+
+
+def test_readings_are_kept_up_to_a_number() -> None:
+    limits = msgspec.structs.replace(shell_facts().limits, texts=2)
+    reader = ShellReader(msgspec.structs.replace(shell_facts(), limits=limits))
+    first = reader.read("ls")
+    assert reader.read("ls") is first
+    reader.read("pwd")
+    reader.read("id")
+    assert reader.read("ls") is not first
+    assert reader.read("ls") == first
+
+
+def test_threads_share_a_reader() -> None:
+    reader = ShellReader(shell_facts())
+    texts = [f"cd x{n} && rm -r a{n} | tee b{n}" for n in range(200)]
+    expected = [shell_reader().read(text) for text in texts]
+    wrong: list[str] = []
+
+    def read_all() -> None:
+        wrong.extend(t for t, line in zip(texts, expected, strict=True) if reader.read(t) != line)
+
+    threads = [threading.Thread(target=read_all) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []

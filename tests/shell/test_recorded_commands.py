@@ -1,0 +1,67 @@
+"""The shell commands of recorded runs: hardly one is refused, and none fails to be read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from policyguard.compiler.build.call_readers import command_reader
+from policyguard.model.event import Admitted
+from policyguard.shell import normal_form, only_looks
+from policyguard.traces import Reader, Skipped, expand
+from tests.shell.shell_cases import CORPORA, compile_patterns, read_case, shell_reader
+
+TRACES = Path(
+    os.environ.get("POLICYGUARD_TRACES", Path(__file__).parents[2] / ".." / "shared" / "traces")
+)
+pytestmark = pytest.mark.skipif(
+    not TRACES.is_dir(), reason=f"no recorded traces at {TRACES} (POLICYGUARD_TRACES names them)"
+)
+FALSE_ALARMS_AT_MOST = 0.02
+
+
+@pytest.fixture(scope="module")
+def commands() -> list[str]:
+    """Return the different commands of all runs that bash accepts."""
+    read = command_reader(("command", "cmd", "script"))
+    texts: set[str] = set()
+    reader = Reader()
+    for file in expand([TRACES]):
+        for trace in reader.iter_files(file):
+            for item in trace:
+                if not isinstance(item, Skipped) and isinstance(item, Admitted):
+                    texts.add(read(item.args or {}))
+    texts.discard("")
+    return sorted(text for text in texts if _is_valid(text))
+
+
+def _is_valid(text: str) -> bool:
+    command = ["bash", "-n"]
+    done = subprocess.run(command, input=text.encode("utf-8", "replace"), capture_output=True)
+    return done.returncode == 0
+
+
+def test_nearly_all_commands_can_be_seen(commands: list[str]) -> None:
+    reader = shell_reader()
+    syntax = [text for text in commands if "syntax error" in reader.read(text).opaque]
+    assert len(commands) >= 1_400
+    assert len(syntax) <= 2, syntax
+
+
+@pytest.mark.parametrize("name", CORPORA)
+def test_false_alarms(name: str, commands: list[str]) -> None:
+    """What is refused is listed in the corpus as rightly so, but for a few."""
+    corpus = read_case(name)
+    patterns = compile_patterns(*corpus["patterns"])
+    refused = [text for text in commands if patterns.find(text) is not None]
+    alarms = [text for text in refused if not any(word in text for word in corpus["recorded"])]
+    assert len(alarms) <= len(commands) * FALSE_ALARMS_AT_MOST, alarms
+
+
+def test_likeness_of_recorded_commands(commands: list[str]) -> None:
+    reader = shell_reader()
+    assert len({normal_form(text, reader) for text in commands}) < len(commands)
+    assert sum(only_looks(text, reader) for text in commands) > len(commands) / 3

@@ -54,21 +54,20 @@ def _literal(glob: str) -> str:
 
 def _find_hiding(facts: ShellFacts) -> list[str]:
     """Return regexes for texts that run what cannot be seen in them."""
-    always, fed = [], []
-    for name, wrapper in facts.wrappers.items():
-        if wrapper.joins or wrapper.appends or wrapper.sources or wrapper.replaces:
-            always.append(name)
-        elif wrapper.script:
-            fed.append(name)
-    always += [name for name, runner in facts.code.items() if runner.hidden]
-    fed += [name for name, runner in facts.code.items() if runner.script]
-    calls = [re.escape(call) for runner in facts.code.values() for call in runner.calls]
+    wrappers, code = facts.wrappers.items(), facts.code.items()
+    always = [name for name, wrapper in wrappers if wrapper.appends or wrapper.replaces]
+    always += [name for name, runner in code if runner.hidden]
+    fed = [name for name, wrapper in wrappers if wrapper.script or wrapper.sources]
+    fed += [name for name, runner in code if runner.script]
+    writers = [name for name, program in facts.programs.items() if program.writes or program.saves]
+    calls = [re.escape(call) for _, runner in code for call in runner.calls]
     parts = [_HIDING, *calls]
     if always:
         parts.append(_names(always))
     if fed:
-        names = _names(fed)
-        parts += [rf"(?s:[|<].*){names}", rf"{names}(?s:.*)[|<]"]
+        # A shell runs its input, or a file that a program before it wrote.
+        given = f"(?:[|<>]|{_names(writers)})" if writers else "[|<>]"
+        parts += [rf"(?s:{given}.*){_names(fed)}", rf"{_names(fed)}(?s:.*)<"]
     return parts
 
 

@@ -8,7 +8,7 @@ from itertools import islice
 
 _LITERAL = re.compile(
     r"""'''(.*?)'''|\"\"\"(.*?)\"\"\"|'((?:[^'\\\n]|\\.)*)'|"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`"""
-    r"""|(?:\bqx|%x)\s*[({\[/|!]([^)}\]/|!\n]*)""",
+    r"""|(?:\bq[xw]|%[xw])\s*[({\[/|!]([^)}\]/|!\n]*)""",
     re.DOTALL,
 )
 _NAME = re.compile(r"\S{1,255}")
@@ -16,15 +16,17 @@ _BETWEEN = re.compile(r"[\s,]*")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
-def find_commands(code: str, calls: Mapping[str, str], most: int) -> Iterator[str]:
+def find_commands(code: str, calls: Mapping[str, str], most: int, depth: int = 3) -> Iterator[str]:
     """Yield texts that `code` may run as commands, at most `most` literals of it.
 
     Literals that only commas part are also joined, since lists of words are commands as well.
+    Literals that are code are read too, `depth` deep.
     """
     for call, command in calls.items():
         if call in code:
             yield command
     words: list[str] = []
+    nested: list[str] = []
     end = -1
     for match in islice(_LITERAL.finditer(code), most):
         literal = _ESCAPE.sub(r"\1", next((part for part in match.groups() if part), ""))
@@ -32,8 +34,13 @@ def find_commands(code: str, calls: Mapping[str, str], most: int) -> Iterator[st
             yield from _join(words)
             words = []
         words.append(literal)
+        if "(" in literal and _LITERAL.search(literal):
+            nested.append(literal)
         end = match.end()
     yield from _join(words)
+    if depth > 1:
+        for literal in nested:
+            yield from find_commands(literal, calls, most, depth - 1)
 
 
 def _join(words: list[str]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, Arguments, Option, read_arguments
-from policyguard.shell.command_line import MANY, MARKS, SimpleCommand
+from policyguard.shell.command_line import ANY, MANY, MARKS, SimpleCommand
 from policyguard.shell.facts import Program
 from policyguard.shell.files import find_read, find_written
 from policyguard.shell.lookup import Lookup
@@ -40,10 +40,12 @@ def may_match(stage: Stage, read: ReadCommand) -> bool:
         return True
     if not command.path and not (stage.writes or stage.reads):
         return False
+    if MANY in command.path:
+        # The program may end where `MANY` begins, unless that is a folder in front of it.
+        head, found, _ = command.program.partition(MANY)
+        return stage.program.may_match(head + ANY if found else head)
     if not stage.program.may_match(command.program):
         return False
-    if MANY in command.path:
-        return True
     return (
         all(_may_have_one(flags, read) for flags in stage.flags)
         and not any(_has(flag, read, certain=True) for flag in stage.without)

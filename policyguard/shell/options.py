@@ -33,6 +33,9 @@ class WrapperOptions:
                 self.reads_input = True
             elif word[:1] == "-" or (word[:1] == "+" and wrapper.script):
                 index += self._read_option(word, arguments[index + 1 : index + 2])
+                if self.texts and wrapper.assignments:  # what stands behind belongs to the text
+                    index += 1
+                    break
             elif wrapper.text and not wrapper.script:
                 operands = index if operands < 0 else operands
             else:

@@ -244,7 +244,8 @@ class Statements:
         redirects: tuple[Redirect, ...] = (Redirect("<" not in operator, word),)
         if operator == "<>":
             redirects += (Redirect(True, word),)
-        return Tail(redirects, more.words), NOTHING, []
+        read = self._wrapped.read_file(word) if operator == "<" else NOTHING
+        return Tail(redirects, more.words), read, []
 
     def read_words(self, node: Node) -> list[str]:
         """Return the words that an unquoted `node` becomes."""
@@ -349,6 +350,8 @@ class Statements:
     def _assign(self, node: Node) -> tuple[str, ...]:
         children = node.children
         name = self.text(children[0]).partition("[")[0]
+        for child in children[0].named_children:  # `name[$(…)]=value`
+            read_raw(self, child, quoted=True)
         if len(children) < 3:
             self.variables.assign(name, "")
         elif children[2].type == "array" or children[0].type == "subscript":

@@ -24,6 +24,7 @@ _PLAIN = frozenset(("string_content", "word", "number"))
 _NAME = re.compile(r"\$\{?([A-Za-z_]\w*|[0-9]+|[@*#?$!-])\}?")
 # The grammar does not look into `${x:-`command`}`.
 _HIDDEN = re.compile(r"(?<!\\)`|\$\(")
+_ASSIGNING = re.compile(r"\$\{(\w+):?=")
 _CHANGED = re.compile(r"\$\{([A-Za-z_]\w*)(?:[#%/^,]|:\d)")
 
 
@@ -103,6 +104,8 @@ def _read_variable(reading: Statements, node: Node, *, quoted: bool) -> str:
         if not (first and child.type in ("variable_name", "special_variable_name")):
             read_raw(reading, child, quoted=quoted)
         first = False
+    if match := _ASSIGNING.match(text):
+        variables.forget(match.groups())
     if match := _CHANGED.match(text):
         # A part of the value is no option either, if the value is one word and known to be none.
         value = variables.read(match[1], quoted=quoted)

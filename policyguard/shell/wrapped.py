@@ -27,6 +27,7 @@ PROCESS_FILE = "/dev/fd/63"
 """The name of a file that `<(…)` becomes."""
 _END_OF_EXEC = (";", "+")
 _PRINTF = re.compile(r"[^%\\]*(?:\\n)?")
+_UP_TO_UNKNOWN = re.compile(f".*([{ANY}{NAME}])", re.DOTALL)
 _PLACEHOLDER = re.compile(f"[{MARKS}]")
 _STAND_INS = {MANY: "${_}", ANY: '"${_}"', NAME: '"${_}"'}  # bash sets `_` at each command
 _Written = tuple[tuple[int, ...], str | None]  # by which commands, and what if it is known
@@ -71,6 +72,9 @@ class Wrapped:
         sources = (*given.sources, *given.words)
         if self._written:
             sources += self._find_writers(words)
+        if not is_static(program):
+            # A folder may end in what is unknown.
+            program = _UP_TO_UNKNOWN.sub(lambda match: match[1], program)
         command = SimpleCommand(
             path, program, tuple(arguments), redirects, variables, sources, around
         )
@@ -85,7 +89,7 @@ class Wrapped:
             return [index]
         if program in _MOVERS:
             reading.variables.positional = None
-        if program in _READERS:
+        if program in _READERS or (program == "printf" and "-v" in arguments):
             reading.variables.forget(word for word in arguments if word.isidentifier())
         name, wrapper = self._wrappers.find_for(program, arguments)
         if wrapper is not None:
@@ -109,6 +113,10 @@ class Wrapped:
         position = options.read(arguments)
         texts, placeholder = options.texts, options.placeholder
         rest = arguments[position + wrapper.operands :]
+        if wrapper.operands and "--" in rest:
+            rest = rest[rest.index("--") + 1 :]
+        if options.texts and wrapper.assignments:  # `env -S "A=1 program" argument`
+            options.texts[-1] += "".join(f" {word}" for word in rest)
         indices: list[int] = []
         variables = self._reading.variables
         outer, variables.positional = variables.positional, options.positional or [name]
@@ -120,12 +128,14 @@ class Wrapped:
                 self._ignore_input(index, given)
             return indices
         if wrapper.script or wrapper.sources:
-            return self._run_script(arguments[position:], options, index, given)
+            return self._run_script(rest, options, index, given)
         if wrapper.defines:
             for word in rest:
                 indices += self._run_text(word.partition("=")[2], given)
             return indices
         if wrapper.joins:
+            if wrapper.appends and rest:
+                rest = self._add_input(rest, given, options.placeholder)
             return self._run_text(" ".join(rest), given) if rest else []
         names: list[str] = []
         while wrapper.assignments and rest and (match := _ASSIGNMENT.match(rest[0])):
@@ -297,6 +307,11 @@ class Wrapped:
         for path in find_written(command, program, arguments):
             writers, known = self._written.get(path, ((), text))
             self._written[path] = (*writers, index), text if text == known else None
+
+    def read_file(self, path: str) -> Input:
+        """Return what reading a file gives, if the text wrote it."""
+        writers, text = self._written.get(normalize(path), _UNWRITTEN)
+        return Input(writers, text)
 
     def _find_writers(self, words: Sequence[str]) -> tuple[int, ...]:
         """Return the commands that wrote files which these words name."""

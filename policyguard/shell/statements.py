@@ -162,6 +162,7 @@ class Statements:
         positional = self.variables.positional
         if kind == "function_definition":
             self.variables.positional = None
+            self._wrapped.outputs.functions.add(self.text(node.named_children[0]))
         indices: list[int] = []
         for child in node.named_children:
             indices += self.run(child, given, tail)
@@ -188,7 +189,9 @@ class Statements:
             if not is_last and _ends_in_list(stage):
                 # The grammar reads `a && b 2>&1 | c` as `(a && b) 2>&1 | c`.
                 indices = [index for index in indices if index >= before][-1:]
-            given = Input(tuple(dict.fromkeys(indices)), self._wrapped.static_output(indices))
+            given = Input(
+                tuple(dict.fromkeys(indices)), self._wrapped.outputs.static_output(indices)
+            )
         return indices
 
     def _run_redirected(self, node: Node, given: Input, tail: Tail) -> list[int]:
@@ -343,7 +346,7 @@ class Statements:
     def _feed(self, outputs: Sequence[Node], indices: list[int]) -> None:
         """Run the commands of `>(…)`, which read what those of `indices` write."""
         for output in outputs:
-            given = Input(tuple(indices), self._wrapped.static_output(indices))
+            given = Input(tuple(indices), self._wrapped.outputs.static_output(indices))
             for child in output.named_children:
                 self.run(child, given, NO_TAIL)
 
@@ -377,10 +380,10 @@ class Statements:
         for child in node.named_children:
             indices += self.run(child, NOTHING, NO_TAIL)
         self._depth -= 1
-        known = self._wrapped.static_output(indices)
+        known = self._wrapped.outputs.static_output(indices)
         if known is not None and len(indices) == 1:
             return known.rstrip("\n")
-        return NAME if self._wrapped.prints_names(indices) else MANY
+        return NAME if self._wrapped.outputs.prints_names(indices) else MANY
 
 
 def _ends_in_list(node: Node) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +15,7 @@ from policyguard.shell.facts import CodeRunner, Wrapper
 from policyguard.shell.files import find_written, normalize
 from policyguard.shell.inputs import Input
 from policyguard.shell.options import WrapperOptions, read_code_options
+from policyguard.shell.outputs import Outputs, find_names_of
 from policyguard.shell.words import is_static
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ _INPUT_FILES = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/", "-")
 PROCESS_FILE = "/dev/fd/63"
 """The name of a file that `<(…)` becomes."""
 _END_OF_EXEC = (";", "+")
-_PRINTF = re.compile(r"[^%\\]*(?:\\n)?")
 _UP_TO_UNKNOWN = re.compile(f".*([{ANY}{NAME}])", re.DOTALL)
 _PLACEHOLDER = re.compile(f"[{MARKS}]")
 _STAND_INS = {MANY: "${_}", ANY: '"${_}"', NAME: '"${_}"'}  # bash sets `_` at each command
@@ -42,10 +41,9 @@ class Wrapped:
     def __init__(self, reading: Statements) -> None:
         self._reading = reading
         reader = reading.reader
-        self._names = reader.facts.names
         self._wrappers = reader.wrappers
         self._code = reader.code
-        self._inputs: dict[int, str] = {}
+        self.outputs = Outputs(reading)
         self._programs = reader.programs
         self._written: dict[str, _Written] = {}
 
@@ -80,7 +78,7 @@ class Wrapped:
         )
         index = reading.add(command)
         if given.text is not None:
-            self._inputs[index] = given.text
+            self.outputs.inputs[index] = given.text
         if self._written and normalize(path) in self._written:
             self.add(["sh", path], Input(), (), (), around)
         self._note_written(index)
@@ -169,7 +167,7 @@ class Wrapped:
         around: tuple[str, ...],
     ) -> list[int]:
         indices: list[int] = []
-        names = _find_names(wrapper, arguments)
+        names = find_names_of(wrapper, arguments)
         position = 0
         while position < len(arguments):
             if arguments[position] not in wrapper.after:
@@ -196,7 +194,7 @@ class Wrapped:
         if known is not None and MANY not in known:
             new = known.split()
         else:
-            new = self._printed_names(given.sources) or [MANY]
+            new = self.outputs.printed_names(given.sources) or [MANY]
         if placeholder:
             return [
                 name
@@ -235,7 +233,7 @@ class Wrapped:
                 self._reading.opaque["commands are read from a file"] = None
             return []
         if file is not None and file.startswith(PROCESS_FILE):
-            given = Input(given.words, self.static_output(given.words))
+            given = Input(given.words, self.outputs.static_output(given.words))
         if given.text is not None:
             return self._run_text(given.text, Input(given.sources))
         if given.sources or file is not None:
@@ -302,7 +300,11 @@ class Wrapped:
         program = self._programs.find(command.program) or UNKNOWN_PROGRAM
         if not (command.redirects or program.writes or program.saves):
             return
-        text = self._inputs.get(index) if command.redirects == () else self.static_output([index])
+        text = (
+            self.outputs.inputs.get(index)
+            if command.redirects == ()
+            else self.outputs.static_output([index])
+        )
         arguments = read_arguments(command.arguments, program)
         for path in find_written(command, program, arguments):
             writers, known = self._written.get(path, ((), text))
@@ -320,58 +322,6 @@ class Wrapped:
         }
         return tuple(sorted(found))
 
-    def static_output(self, indices: Sequence[int]) -> str | None:
-        """Return what the commands print, if it is known."""
-        index, *others = indices or (-1,)
-        if others or index < 0:
-            return None
-        command = self._reading.commands[index]
-        arguments = command.arguments
-        if command.program == "echo":
-            flags = 0
-            while flags < len(arguments) and re.fullmatch(r"-[neE]+", arguments[flags]):
-                flags += 1
-            words = arguments[flags:]
-            if any("\\" in word for word in words):
-                return None
-            return " ".join(words).replace(GLOB, "*") + "\n"
-        if command.program == "printf" and arguments:
-            form, words = arguments[0], arguments[1:]
-            if form in ("%s", "%s\\n", "%b", "%b\\n") and not any("\\" in word for word in words):
-                return ("\n" if "n" in form else "").join(words)
-            if not words and _PRINTF.fullmatch(form):
-                return form.replace("\\n", "\n")
-            return None
-        if command.program == "cat" and not arguments:
-            return self._inputs.get(index)
-        return None
-
-    def _printed_names(self, indices: Sequence[int]) -> list[str]:
-        """Return words that stand for the names which the commands print, if they print names."""
-        if not self.prints_names(indices):
-            return []
-        names: dict[str, None] = {}
-        for index in indices:
-            command = self._reading.commands[index]
-            wrapper = self._wrappers.find(command.program)
-            if command.sources:
-                names.update(dict.fromkeys(self._printed_names(command.sources)))
-            elif wrapper is not None and wrapper.names:
-                names.update(dict.fromkeys(_find_names(wrapper, command.arguments)))
-            else:
-                operands = (word for word in command.arguments if word[:1] != "-")
-                names.update(dict.fromkeys((*operands, NAME)))
-        return list(names)
-
-    def prints_names(self, indices: Sequence[int]) -> bool:
-        """Whether all that the commands print are names, so that none is an option."""
-        commands = [self._reading.commands[index] for index in indices]
-        return bool(commands) and all(
-            command.program in self._names
-            and (not command.sources or self.prints_names(command.sources))
-            for command in commands
-        )
-
 
 def _without_unknown_words(command: SimpleCommand) -> SimpleCommand:
     """Return a command of a text that may be prose, in which `$x` is hardly an option or file."""
@@ -379,19 +329,3 @@ def _without_unknown_words(command: SimpleCommand) -> SimpleCommand:
         return command
     words = tuple(word.replace(MANY, NAME).replace(ANY, NAME) for word in command.arguments)
     return msgspec.structs.replace(command, arguments=words)
-
-
-def _find_names(wrapper: Wrapper, arguments: Sequence[str]) -> list[str]:
-    """Return words for the names that a program like find comes upon."""
-    starts = []
-    for word in arguments:
-        if word[:1] in "-(!":
-            break
-        starts.append(word)
-    patterns = [
-        value.replace("*", GLOB).replace("?", GLOB)
-        for option, value in pairwise(arguments)
-        if option in wrapper.names
-    ]
-    ends = [end for name in patterns for end in (name, f"{NAME}/{name}")] or [NAME]
-    return [f"{start.rstrip('/')}/{end}" for start in starts or ["."] for end in ends]

@@ -82,6 +82,8 @@ def test_what_bash_accepts_is_no_syntax_error() -> None:
         ("ls " + "a " * 3000, "too many words"),
         ("ls " + "$x " * 3000, "too many words"),
         ("for a in 1 2 3; do " * 12 + "ls;" + " done;" * 12, None),
+        (" | ".join(["{ ls; ls; ls; ls; }"] * 24) + " | xargs rm", None),
+        (" | ".join(["{ ls; ls; ls; ls; }"] * 24) + " | sh", None),
         ("eval " * 100 + "ls", "nesting is too deep"),
         ("echo " + "${x:-" * 900 + "}" * 900, "nesting is too deep"),
         ("echo $((" + "(" * 900 + "1" + ")" * 900 + "))", None),

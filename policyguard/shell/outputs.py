@@ -1,0 +1,113 @@
+"""What commands print, as far as it is known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from policyguard.shell.command_line import GLOB, NAME, SimpleCommand
+from policyguard.shell.facts import Wrapper
+
+if TYPE_CHECKING:
+    from policyguard.shell.statements import Statements
+
+_PRINTF = re.compile(r"[^%\\]*(?:\\n)?")
+
+
+class Outputs:
+    """What the commands of one reading print.
+
+    `inputs` holds the texts that commands read, by index; `functions` the names that the text
+    defines, which may print anything.
+    """
+
+    def __init__(self, reading: Statements) -> None:
+        self._reading = reading
+        self.inputs: dict[int, str] = {}
+        self.functions: set[str] = set()
+
+    def static_output(self, indices: Sequence[int]) -> str | None:
+        """Return what the commands print, if it is known."""
+        index, *others = indices or (-1,)
+        if others or index < 0:
+            return None
+        command = self._reading.commands[index]
+        if command.program in self.functions:
+            return None
+        arguments = command.arguments
+        if command.program == "echo":
+            flags = 0
+            while flags < len(arguments) and re.fullmatch(r"-[neE]+", arguments[flags]):
+                flags += 1
+            words = arguments[flags:]
+            if any("\\" in word for word in words):
+                return None
+            return " ".join(words).replace(GLOB, "*") + "\n"
+        if command.program == "printf" and arguments:
+            form, words = arguments[0], arguments[1:]
+            if form in ("%s", "%s\\n", "%b", "%b\\n") and not any("\\" in word for word in words):
+                return ("\n" if "n" in form else "").join(words)
+            if not words and _PRINTF.fullmatch(form):
+                return form.replace("\\n", "\n")
+            return None
+        if command.program == "cat" and not arguments:
+            return self.inputs.get(index)
+        return None
+
+    def printed_names(self, indices: Sequence[int]) -> list[str]:
+        """Return words for the names that the commands print; none if they print other texts."""
+        commands = self._find_sources(indices)
+        if not self._print_names(commands):
+            return []
+        names: dict[str, None] = {}
+        for command in commands:
+            if command.sources:
+                continue
+            wrapper = self._reading.reader.wrappers.find(command.program)
+            if wrapper is not None and wrapper.names:
+                names.update(dict.fromkeys(find_names_of(wrapper, command.arguments)))
+            else:
+                operands = (word for word in command.arguments if word[:1] != "-")
+                names.update(dict.fromkeys((*operands, NAME)))
+        return list(names)
+
+    def prints_names(self, indices: Sequence[int]) -> bool:
+        """Whether all that the commands print are names, so that none is an option."""
+        return self._print_names(self._find_sources(indices))
+
+    def _print_names(self, commands: list[SimpleCommand]) -> bool:
+        names = self._reading.reader.facts.names
+        return bool(commands) and all(
+            command.program in names and command.program not in self.functions
+            for command in commands
+        )
+
+    def _find_sources(self, indices: Sequence[int]) -> list[SimpleCommand]:
+        """Return the commands, and all whose output reaches them."""
+        seen = set(indices)
+        left = list(indices)
+        found = []
+        while left:
+            command = self._reading.commands[left.pop()]
+            found.append(command)
+            left += (index for index in command.sources if index not in seen)
+            seen.update(command.sources)
+        return found
+
+
+def find_names_of(wrapper: Wrapper, arguments: Sequence[str]) -> list[str]:
+    """Return words for the names that a program like find comes upon."""
+    starts = []
+    for word in arguments:
+        if word[:1] in "-(!":
+            break
+        starts.append(word)
+    patterns = [
+        value.replace("*", GLOB).replace("?", GLOB)
+        for option, value in pairwise(arguments)
+        if option in wrapper.names
+    ]
+    ends = [end for name in patterns for end in (name, f"{NAME}/{name}")] or [NAME]
+    return [f"{start.rstrip('/')}/{end}" for start in starts or ["."] for end in ends]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from policyguard.shell.command_line import MANY, CommandLine, SimpleCommand
 from policyguard.shell.matching import ReadCommand, may_match, must_match
-from policyguard.shell.pattern import CommandPattern, Stage
+from policyguard.shell.pattern import CommandPattern
 from policyguard.shell.prefilter import find_concern
 from policyguard.shell.reader import ShellReader
 
@@ -43,11 +43,7 @@ class CommandPatterns:
 
     def _find(self, line: CommandLine) -> CommandPattern | None:
         commands = [ReadCommand(command, self._reader.programs) for command in line.commands]
-        for pattern in self.patterns:
-            for command in commands:
-                if _ends_in(pattern.stages, command, commands):
-                    return pattern
-        return None
+        return next((item for item in self.patterns if _may_match(item, commands)), None)
 
     def covers(self, text: str) -> bool:
         """Whether each command of `text` certainly matches a pattern, and none writes a file.
@@ -82,20 +78,27 @@ class CommandPatterns:
         )
 
 
-def _ends_in(stages: tuple[Stage, ...], command: ReadCommand, commands: list[ReadCommand]) -> bool:
-    """Whether `command` may match the last stage, and what it reads from the stages before."""
-    if not may_match(stages[-1], command):
-        return False
-    if len(stages) == 1 or command.command.path == MANY:
-        return True
-    seen: set[int] = set()
-    left = list(command.command.sources)
-    while left:
-        index = left.pop()
-        if index not in seen:
-            seen.add(index)
-            source = commands[index]
-            if _ends_in(stages[:-1], source, commands):
-                return True
-            left += source.command.sources
+def _may_match(pattern: CommandPattern, commands: list[ReadCommand]) -> bool:
+    """Whether commands may match the stages, each reading from one of the stage before."""
+    last = len(pattern.stages) - 1
+    reached: set[int] | None = None
+    for number, stage in enumerate(pattern.stages):
+        matched = {
+            index
+            for index, read in enumerate(commands)
+            if (reached is None or index in reached or read.command.path == MANY)
+            and may_match(stage, read)
+        }
+        if not matched or number == last:
+            return bool(matched)
+        reached = _find_readers(matched, commands)
     return False
+
+
+def _find_readers(writers: set[int], commands: list[ReadCommand]) -> set[int]:
+    """Return the commands that output of `writers` reaches. Sources stand before what reads them."""
+    readers: set[int] = set()
+    for index, read in enumerate(commands):
+        if any(source in writers or source in readers for source in read.command.sources):
+            readers.add(index)
+    return readers

@@ -96,7 +96,7 @@ def _may_match(pattern: CommandPattern, commands: list[ReadCommand]) -> bool:
 
 
 def _find_readers(writers: set[int], commands: list[ReadCommand]) -> set[int]:
-    """Return the commands that output of `writers` reaches. Sources stand before what reads them."""
+    """Return the commands that output of `writers` reaches; sources stand before their readers."""
     readers: set[int] = set()
     for index, read in enumerate(commands):
         if any(source in writers or source in readers for source in read.command.sources):

@@ -24,6 +24,7 @@ ANSI_C_ESCAPE = re.compile(
 _ANSI_C_NAMES = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
 _QUOTED = str.maketrans("{},", "\ue000\ue001\ue002")
 _RESTORED = str.maketrans("\ue000\ue001\ue002", "{},")
+_MAX_BRACE_STEPS = 1 << 18
 _RANGE = re.compile(r"(-?\d{1,6}|[A-Za-z])\.\.(-?\d{1,6}|[A-Za-z])(?:\.\.(-?\d{1,6}))?")
 
 
@@ -106,6 +107,8 @@ def read_ansi_c_escape(match: re.Match[str]) -> str:
 def finish(raw: str, max_words: int) -> list[str]:
     """Return the words that `raw` becomes: braces expanded, cut at `BREAK`, protection removed."""
     words = [raw]
+    if "{" in raw and len(raw) * raw.count("{") > _MAX_BRACE_STEPS:
+        return [MANY]
     if "{" in raw:
         words = _expand_braces(raw, max_words)
     if BREAK in raw:

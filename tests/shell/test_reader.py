@@ -79,6 +79,8 @@ def test_what_bash_accepts_is_no_syntax_error() -> None:
         ("sudo " * 60 + "ls", "nesting is too deep"),
         ("ls;" * 500, "too many commands"),
         ("ls " + "{a,b}" * 20, None),
+        ("ls " + "{a," * 3000 + "}" * 3000, None),
+        ("ls " + "{" * 9000, None),
         ("ls " + "a " * 3000, "too many words"),
         ("ls " + "$x " * 3000, "too many words"),
         ("for a in 1 2 3; do " * 12 + "ls;" + " done;" * 12, None),

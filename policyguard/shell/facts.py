@@ -97,6 +97,8 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether it saves what it downloads under the last part of the address."""
     looks: bool | tuple[str, ...] = False
     """Whether it changes nothing; a tuple names the subcommands of which that holds."""
+    script: str = ""
+    """RE2 that its first operand, if any, must match if it is to change nothing, as for sed."""
     changes: tuple[str, ...] = ()
     """Options and words with which it changes something nevertheless."""
 

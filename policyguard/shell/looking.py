@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+from policyguard.engines.regex import Regex
 from policyguard.shell.command_line import MANY, SimpleCommand
 from policyguard.shell.matching import ReadCommand
 from policyguard.shell.reader import ShellReader
@@ -45,10 +48,18 @@ def _looks(command: SimpleCommand, reader: ShellReader) -> bool:
             return False
     if any(word in program.changes for word in arguments.operands):
         return False
+    script = arguments.operands[0] if arguments.operands else None
+    if program.script and script is not None and not _compile(program.script).search(script):
+        return False
     if isinstance(program.looks, bool):
         return program.looks
     subcommand = arguments.operands[0] if arguments.operands else ""
     return subcommand in program.looks
+
+
+@lru_cache(maxsize=256)
+def _compile(pattern: str) -> Regex:
+    return Regex(pattern)
 
 
 def _is_change(change: str, option: str, *, long: bool) -> bool:

@@ -18,12 +18,19 @@ _CLUSTER = re.compile(r"-[A-Za-z]{2,4}")
 class ReadCommand:
     """A command with its arguments read as its program does, once they are asked for."""
 
-    __slots__ = ("_arguments", "command", "program")
+    __slots__ = ("_arguments", "_programs", "command", "is_known")
 
     def __init__(self, command: SimpleCommand, programs: Lookup[Program]) -> None:
         self.command = command
-        self.program = programs.find(command.program) or UNKNOWN_PROGRAM
+        self.is_known = is_static(command.path)
+        """Whether the program is known."""
+        self._programs = programs
         self._arguments: Arguments | None = None
+
+    @property
+    def program(self) -> Program:
+        """What is known about the program."""
+        return self._programs.find(self.command.program) or UNKNOWN_PROGRAM
 
     @property
     def arguments(self) -> Arguments:
@@ -36,6 +43,8 @@ class ReadCommand:
 def may_match(stage: Stage, read: ReadCommand) -> bool:
     """Whether the command matches, if what is unknown about it is anything."""
     command = read.command
+    if read.is_known and not stage.program.matches(command.program):
+        return False
     if command.path == MANY:
         return True
     if not command.path and not (stage.writes or stage.reads):
@@ -44,7 +53,7 @@ def may_match(stage: Stage, read: ReadCommand) -> bool:
         # The program may end where `MANY` begins, unless that is a folder in front of it.
         head, found, _ = command.program.partition(MANY)
         return stage.program.may_match(head + ANY if found else head)
-    if not stage.program.may_match(command.program):
+    if not (read.is_known or stage.program.may_match(command.program)):
         return False
     return (
         all(_may_have_one(flags, read) for flags in stage.flags)

@@ -82,7 +82,7 @@ class Statements:
             return self.add_unknown("nesting is too deep", given.sources)
         if len(text) > self.limits.chars:
             return self.add_unknown("text is too long", given.sources)
-        if CONTROL.search(text):
+        if not text.isprintable() and CONTROL.search(text):
             return self.add_unknown("text has control characters", given.sources)
         outer = self.source, self.documents
         depth = self._depth

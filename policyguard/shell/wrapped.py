@@ -70,7 +70,8 @@ class Wrapped:
         sources = (*given.sources, *given.words)
         if self._written:
             sources += self._find_writers(words)
-        if not is_static(program):
+        is_known = is_static(program)
+        if not is_known:
             # A folder may end in what is unknown.
             program = _UP_TO_UNKNOWN.sub(lambda match: match[1], program)
         command = SimpleCommand(
@@ -81,8 +82,9 @@ class Wrapped:
             self.outputs.inputs[index] = given.text
         if self._written and normalize(path) in self._written:
             self.add(["sh", path], Input(), (), (), around)
-        self._note_written(index)
-        if not is_static(program):
+        if redirects or self._programs.find(program) is not None:
+            self._note_written(index)
+        if not is_known:
             reading.opaque["program is not known"] = None
             return [index]
         if program in _MOVERS:

@@ -279,6 +279,8 @@ class Wrapped:
 
     def _ignore_input(self, index: int, given: Input) -> None:
         """Note that the command runs something else than its input, which is data to it."""
+        if not given.sources:
+            return
         commands = self._reading.commands
         command = commands[index]
         sources = (*given.words, *self._find_writers((command.path, *command.arguments)))

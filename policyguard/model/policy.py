@@ -22,6 +22,7 @@ from policyguard.model.entry import (
     TextExamples,
 )
 from policyguard.model.limits import Budget, LimitLevel
+from policyguard.model.shell import Shell
 
 Blame = Literal["agent", "harness", "unknown"]
 TagType = Literal["string", "int", "double", "bool", "list(string)", "timestamp"]
@@ -94,22 +95,17 @@ class Pattern(Entry, frozen=True, kw_only=True):
 
 
 class ClassEntry(Entry, frozen=True, kw_only=True):
-    """A class: calls that match all its keys. `words`: whole words of a name."""
+    """A class: calls that match all its keys.
+
+    `words`: whole words of a name; if `leading`, its first word.
+    """
 
     class_: str = msgspec.field(name="class")
     words: tuple[str, ...] | None = None
+    leading: bool = False
     tools: tuple[str, ...] | None = None
     commands: tuple[str, ...] | None = None
     when: str | None = None
-
-
-class Shell(PolicyStruct, frozen=True, kw_only=True):
-    """How shell commands are parsed: `arguments` are the names that may hold one."""
-
-    arguments: tuple[str, ...] = ()
-    wrappers: tuple[str, ...] = ()
-    options: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
-    plain: tuple[str, ...] = ()
 
 
 Mask = Literal["times", "durations", "ids", "pids", "temp_names", "addresses", "counters"]

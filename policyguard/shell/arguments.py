@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from policyguard.model.shell import Program
 from policyguard.shell.command_line import ANY, MANY
-from policyguard.shell.facts import Program
 
 UNKNOWN_PROGRAM = Program()
 

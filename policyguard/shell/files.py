@@ -6,9 +6,9 @@ import posixpath
 import re
 from collections.abc import Iterator
 
+from policyguard.model.shell import Program
 from policyguard.shell.arguments import Arguments
 from policyguard.shell.command_line import MANY, SimpleCommand
-from policyguard.shell.facts import Program
 from policyguard.shell.words import is_static
 
 _VALUE = re.compile(r"^[\w-]*=(?=.)")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from policyguard.model.shell import Program
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, Arguments, Option, read_arguments
 from policyguard.shell.command_line import ANY, MANY, MARKS, SimpleCommand
-from policyguard.shell.facts import Program
 from policyguard.shell.files import find_read, find_written
 from policyguard.shell.lookup import Lookup
 from policyguard.shell.pattern import Flag, Stage, Word

@@ -31,15 +31,15 @@ def normal_form(text: str, reader: ShellReader) -> str:
 
     Comments, spaces, the style of quotes, leading `cd FOLDER &&` and prefixes such as `sudo` or
     `timeout 60` (`prefixes` of the data) are left out. Everything else stays, in its order. A text
-    that cannot be parsed, or is beyond the limits, is returned without the spaces around it.
+    that cannot be parsed, or is beyond the bounds, is returned without the spaces around it.
     """
-    limits = reader.facts.limits
-    if len(text) > limits.chars or CONTROL.search(text):
+    bounds = reader.facts.bounds
+    if len(text) > bounds.chars or CONTROL.search(text):
         return text.strip()
     lifted, documents = lift(text)
     source = lifted.encode()
     try:
-        root = parse(source, limits.milliseconds)
+        root = parse(source, bounds.milliseconds)
         if root is None or root.has_error:
             return text.strip()
         tokens = list(_Writer(reader, source, documents).write(root))
@@ -62,7 +62,7 @@ class _Writer:
     def write(self, node: Node) -> Iterator[str]:
         """Yield the tokens of a statement."""
         self._depth += 1
-        if self._depth > self._reader.facts.limits.depth:
+        if self._depth > self._reader.facts.bounds.depth:
             raise _TooDeepError
         kind = node.type
         if kind == "command":
@@ -120,8 +120,7 @@ class _Writer:
         yield from redirects
 
     def _drop_prefixes(self, words: list[str]) -> list[str]:
-        facts = self._reader.facts
-        while len(words) > 1 and words[0] in facts.prefixes:
+        while len(words) > 1 and words[0] in self._reader.prefixes:
             wrapper = self._reader.wrappers.find(words[0])
             if wrapper is None:
                 return words

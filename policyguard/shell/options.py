@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from policyguard.shell.facts import CodeRunner, Wrapper
+from policyguard.model.shell import CodeRunner, Wrapper
 
 
 class WrapperOptions:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from policyguard.model.shell import Wrapper
 from policyguard.shell.command_line import GLOB, NAME, SimpleCommand
-from policyguard.shell.facts import Wrapper
 
 if TYPE_CHECKING:
     from policyguard.shell.statements import Statements
@@ -78,7 +78,7 @@ class Outputs:
         return self._print_names(self._find_sources(indices))
 
     def _print_names(self, commands: list[SimpleCommand]) -> bool:
-        names = self._reading.reader.facts.names
+        names = self._reading.reader.names
         return bool(commands) and all(
             command.program in names and command.program not in self.functions
             for command in commands

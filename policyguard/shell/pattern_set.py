@@ -23,8 +23,8 @@ class CommandPatterns:
         self._concerns = find_concern(self.patterns, reader.facts)
         self._kept: dict[str, CommandPattern | None] = {}
         self._lock = threading.Lock()
-        self._max_chars = reader.facts.limits.chars
-        self._max_texts = reader.facts.limits.texts
+        self._max_chars = reader.facts.bounds.chars
+        self._max_texts = reader.facts.bounds.texts
 
     def find(self, text: str) -> CommandPattern | None:
         """Return the first pattern that some command of `text` may match, or None."""
@@ -54,15 +54,15 @@ class CommandPatterns:
         return not line.opaque and all(self._covers(command) for command in line.commands)
 
     def _covers(self, command: SimpleCommand) -> bool:
-        facts = self._reader.facts
-        if any(name not in facts.neutral for name in command.variables):
+        reader = self._reader
+        if any(name not in reader.neutral for name in command.variables):
             return False
         if any(redirect.target != _NOWHERE for redirect in command.redirects):
             return False
         if not command.path:
             return True
         folder, slash, _ = command.path.rpartition("/")
-        if slash and folder not in facts.folders:
+        if slash and folder not in reader.folders:
             return False
         wrappers = self._reader.wrappers
         around = [wrappers.find(name) for name in command.wrappers]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from policyguard.engines.regex import Regex
-from policyguard.shell.facts import ShellFacts
+from policyguard.model.shell import Shell
 from policyguard.shell.globs import Glob
 from policyguard.shell.pattern import CommandPattern, Stage
 
@@ -15,7 +15,7 @@ from policyguard.shell.pattern import CommandPattern, Stage
 _HIDING = r"""[\\$`{\[?\x00-\x08\x0e-\x1f]|[\w/]['"]+\w|\*(?:[^.]|\z)"""
 
 
-def find_concern(patterns: Sequence[CommandPattern], facts: ShellFacts) -> Callable[[str], bool]:
+def find_concern(patterns: Sequence[CommandPattern], facts: Shell) -> Callable[[str], bool]:
     """Return what says whether a text has to be read to know if one of `patterns` may match."""
     literals = [_find_literal(pattern.stages) for pattern in patterns]
     if not all(literals):
@@ -52,7 +52,7 @@ def _literal(glob: str) -> str:
     return re.escape(max(re.split(r"[*?/]", glob), key=len))
 
 
-def _find_hiding(facts: ShellFacts) -> list[str]:
+def _find_hiding(facts: Shell) -> list[str]:
     """Return regexes for texts that run what cannot be seen in them."""
     wrappers, code = facts.wrappers.items(), facts.code.items()
     always = [name for name, wrapper in wrappers if wrapper.appends or wrapper.replaces]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
+from policyguard.model.shell import Shell
 from policyguard.shell.command_line import CommandLine
-from policyguard.shell.facts import ShellFacts
 from policyguard.shell.lookup import Lookup
-from policyguard.shell.statements import Statements
 
 
 class ShellReader:
@@ -17,11 +16,16 @@ class ShellReader:
     Safe to share between threads.
     """
 
-    def __init__(self, facts: ShellFacts) -> None:
+    def __init__(self, facts: Shell) -> None:
         self.facts = facts
-        self.wrappers = Lookup(facts.wrappers, facts.limits.texts)
-        self.code = Lookup(facts.code, facts.limits.texts)
-        self.programs = Lookup(facts.programs, facts.limits.texts)
+        self.wrappers = Lookup(facts.wrappers, facts.bounds.texts)
+        self.code = Lookup(facts.code, facts.bounds.texts)
+        self.programs = Lookup(facts.programs, facts.bounds.texts)
+        self.names = frozenset(facts.names)
+        self.variables = frozenset(facts.variables)
+        self.neutral = frozenset(facts.neutral)
+        self.folders = frozenset(facts.folders)
+        self.prefixes = frozenset(facts.prefixes)
         self._kept: OrderedDict[str, CommandLine] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -33,14 +37,16 @@ class ShellReader:
                 self._kept.move_to_end(text)
                 return line
         line = self._read(text)
-        if len(text) <= self.facts.limits.chars:
+        if len(text) <= self.facts.bounds.chars:
             with self._lock:
                 self._kept[text] = line
-                if len(self._kept) > self.facts.limits.texts:
+                if len(self._kept) > self.facts.bounds.texts:
                     self._kept.popitem(last=False)
         return line
 
     def _read(self, text: str) -> CommandLine:
+        from policyguard.shell.statements import Statements
+
         statements = Statements(self)
         statements.read_text(text)
         return statements.finish()

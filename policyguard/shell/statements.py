@@ -54,7 +54,7 @@ EXPRESSIONS = frozenset(
 
 
 class TooMuchError(Exception):
-    """A text with more commands, words or depth than the limits allow."""
+    """A text with more commands, words or depth than the bounds allow."""
 
 
 class Statements:
@@ -62,10 +62,10 @@ class Statements:
 
     def __init__(self, reader: ShellReader) -> None:
         self.reader = reader
-        self.limits = reader.facts.limits
+        self.bounds = reader.facts.bounds
         self.commands: list[SimpleCommand] = []
         self.opaque: dict[str, None] = {}
-        self.variables = Variables(reader.facts.variables)
+        self.variables = Variables(reader.variables)
         self.documents: list[HereDocument] = []
         self.source = b""
         self._depth = 0
@@ -78,9 +78,9 @@ class Statements:
 
     def read_text(self, text: str, given: Input = NOTHING) -> list[int]:
         """Read `text` as a script; return the indices of the commands whose output is its own."""
-        if self._depth >= self.limits.depth:
+        if self._depth >= self.bounds.depth:
             return self.add_unknown("nesting is too deep", given.sources)
-        if len(text) > self.limits.chars:
+        if len(text) > self.bounds.chars:
             return self.add_unknown("text is too long", given.sources)
         if not text.isprintable() and CONTROL.search(text):
             return self.add_unknown("text has control characters", given.sources)
@@ -92,7 +92,7 @@ class Statements:
             self.source = lifted.encode()
             if "$" in text or "`" in text:
                 self.variables.expect(text)
-            root = parse(self.source, self.limits.milliseconds)
+            root = parse(self.source, self.bounds.milliseconds)
             if root is None:
                 return self.add_unknown("parser ran out of time", given.sources)
             indices = self.run(root, given, NO_TAIL)
@@ -118,7 +118,7 @@ class Statements:
 
     def add(self, command: SimpleCommand) -> int:
         """Add a command; return its index."""
-        if len(self.commands) >= self.limits.commands:
+        if len(self.commands) >= self.bounds.commands:
             raise TooMuchError("too many commands")
         self.commands.append(command)
         return len(self.commands) - 1
@@ -129,7 +129,7 @@ class Statements:
         if kind == "command":
             return self._run_command(node, given, tail)
         self._depth += 1
-        if self._depth > self.limits.depth:
+        if self._depth > self.bounds.depth:
             self._depth -= 1
             raise TooMuchError("nesting is too deep")
         try:
@@ -252,7 +252,7 @@ class Statements:
 
     def read_words(self, node: Node) -> list[str]:
         """Return the words that an unquoted `node` becomes."""
-        return finish(read_raw(self, node, quoted=False), self.limits.words)
+        return finish(read_raw(self, node, quoted=False), self.bounds.words)
 
     def _read_document(self, word: str) -> Input:
         number = word[1:]
@@ -266,7 +266,7 @@ class Statements:
         outer = self.source, self.documents
         lifted, self.documents = lift(f'"{escaped}"')
         self.source = lifted.encode()
-        root = parse(self.source, self.limits.milliseconds)
+        root = parse(self.source, self.bounds.milliseconds)
         if root is None or root.has_error:
             self.add_unknown("syntax error")
             text = MANY
@@ -275,7 +275,7 @@ class Statements:
             node = root
             while node.type != "string" and node.named_child_count:
                 node = node.named_children[0]
-            text = "".join(finish(read_raw(self, node, quoted=True), self.limits.words))
+            text = "".join(finish(read_raw(self, node, quoted=True), self.bounds.words))
         self.source, self.documents = outer
         return Input(tuple(range(first, len(self.commands))), text)
 
@@ -286,7 +286,7 @@ class Statements:
                 name = self.text(child)
             elif child.type in EXPRESSIONS:
                 values += self.read_words(child)
-            elif 0 < len(values) <= self.limits.loop_values and self._loops < 2:
+            elif 0 < len(values) <= self.bounds.loop_values and self._loops < 2:
                 self._loops += 1
                 for value in values:
                     self.variables.replace(name, value)
@@ -311,7 +311,7 @@ class Statements:
     def _run_command(self, node: Node, given: Input, tail: Tail) -> list[int]:
         simple = split_simple(self.text(node))
         if simple is not None:
-            if len(simple) > self.limits.words:
+            if len(simple) > self.bounds.words:
                 raise TooMuchError("too many words")
             return self._wrapped.add([*simple, *tail.words], given, tail.redirects, (), ())
         words: list[str] = []
@@ -335,7 +335,7 @@ class Statements:
             else:
                 words += self.read_words(child)
         words += tail.words
-        if len(words) > self.limits.words:
+        if len(words) > self.bounds.words:
             raise TooMuchError("too many words")
         made = tuple(range(first, len(self.commands)))
         given = Input(sources, given.text, made)
@@ -363,7 +363,7 @@ class Statements:
             self.variables.assign(name, MANY)
         else:
             value = read_raw(self, children[2], quoted=False)
-            value = "".join(finish(value.replace("{", "\ue000"), self.limits.words))
+            value = "".join(finish(value.replace("{", "\ue000"), self.bounds.words))
             self.variables.assign(name, value, append=children[1].type == "+=")
         return (name,)
 
@@ -375,7 +375,7 @@ class Statements:
         """Read the commands of `$(…)`; return what their output may be."""
         indices: list[int] = []
         self._depth += 1
-        if self._depth > self.limits.depth:
+        if self._depth > self.bounds.depth:
             raise TooMuchError("nesting is too deep")
         for child in node.named_children:
             indices += self.run(child, NOTHING, NO_TAIL)

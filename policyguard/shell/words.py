@@ -11,8 +11,10 @@ BREAK = "\x03"
 """An unquoted separator, as of `$IFS`: the word is cut there."""
 
 _UNKNOWN = re.compile(f"[{MARKS}]")
-_SIMPLE_WORD = re.compile(r"""~?(?:[\w./:=@%+,*-]++|'[^']*+'|"[^"$`\\]*+")++""", re.ASCII)
-_SIMPLE = re.compile(rf"{_SIMPLE_WORD.pattern}(?:[ \t]++{_SIMPLE_WORD.pattern})*+", re.ASCII)
+SIMPLE_WORD = r"""~?(?:[\w./:=@%+,*-]++|'[^']*+'|"[^"$`\\]*+")++"""
+"""A word without expansions and escapes, as a regular expression (ASCII)."""
+_SIMPLE_WORD = re.compile(SIMPLE_WORD, re.ASCII)
+_SIMPLE = re.compile(rf"{SIMPLE_WORD}(?:[ \t]++{SIMPLE_WORD})*+", re.ASCII)
 _SIMPLE_PART = re.compile(r"""'([^']*)'|"([^"]*)"|\*""")
 _SPECIAL = re.compile(r"[\\*?\[{}~]")
 _UNQUOTED = re.compile(r"\\\n|\\(.)|[*?]|\[[^\]\s/]+\]|[^\\*?\[]+|\[|\\$", re.DOTALL)
@@ -39,11 +41,12 @@ def split_simple(text: str) -> list[str] | None:
     if "=" in words[0]:
         return None
     if "*" in text or "'" in text or '"' in text:
-        return [_read_simple(word) for word in words]
+        return [read_simple(word) for word in words]
     return words
 
 
-def _read_simple(word: str) -> str:
+def read_simple(word: str) -> str:
+    """Return what a simple word stands for, with `GLOB` for file name patterns."""
     if "'" in word or '"' in word:
         return _SIMPLE_PART.sub(_read_simple_part, word)
     return word.replace("*", GLOB)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from policyguard.model.shell import CodeRunner, Wrapper
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, read_arguments
 from policyguard.shell.code_texts import find_commands, find_names
 from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME, Redirect, SimpleCommand
-from policyguard.shell.facts import CodeRunner, Wrapper
 from policyguard.shell.files import find_written, normalize
 from policyguard.shell.inputs import Input
 from policyguard.shell.options import WrapperOptions, read_code_options
@@ -156,7 +156,7 @@ class Wrapped:
         variables: tuple[str, ...],
         around: tuple[str, ...],
     ) -> list[int]:
-        if len(around) > self._reading.limits.depth:
+        if len(around) > self._reading.bounds.depth:
             return self._reading.add_unknown("nesting is too deep", given.sources)
         return self.add(words, given, redirects, variables, around)
 
@@ -272,9 +272,9 @@ class Wrapped:
             if not text.strip(MARKS + " \n"):
                 self._reading.add_unknown("code is not known", given.sources)
                 continue
-            names = tuple(find_names(text, self._reading.limits.words))
+            names = tuple(find_names(text, self._reading.bounds.words))
             self._reading.add(SimpleCommand("", "", names, wrappers=(command.program,)))
-            for found in find_commands(text, runner.calls, self._reading.limits.commands):
+            for found in find_commands(text, runner.calls, self._reading.bounds.commands):
                 self._run_found(found, Input((index,)) if runner.runs_by else Input())
 
     def _ignore_input(self, index: int, given: Input) -> None:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from policyguard.compiler.load import schema
-from policyguard.model import entry, limits, policy
+from policyguard.model import entry, limits, policy, shell
 from policyguard.model.effect import Effect
 
 DOCUMENT = schema.document()
@@ -111,7 +111,11 @@ STRUCTS = [
     ("pattern/anyOf/1", policy.Pattern, set()),
     ("tag/anyOf/1", policy.Tag, set()),
     ("/classify", policy.Classify, set()),
-    ("/classify/shell", policy.Shell, set()),
+    ("/classify/shell", shell.Shell, set()),
+    ("/classify/shell/bounds", shell.ShellBounds, set()),
+    ("shell_program", shell.Program, set()),
+    ("shell_wrapper", shell.Wrapper, set()),
+    ("shell_code", shell.CodeRunner, set()),
     ("/classify/fingerprint", policy.Fingerprint, set()),
     ("/outcomes", policy.Outcomes, set()),
     ("/outcomes/meta", policy.ResultMeta, set()),

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policyguard.shell import CommandPattern, CommandPatterns
+from policyguard.shell.pattern import CommandPattern
+from policyguard.shell.pattern_set import CommandPatterns
 from policyguard.shell.pattern_set import CommandPatterns as Patterns
 from tests.examples import examples
 from tests.shell.shell_cases import shell_reader

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policyguard.shell import normal_form, only_looks
+from policyguard.shell.normal_form import normal_form
+from policyguard.shell.read_only import is_read_only
 from tests.shell.shell_cases import CORPORA, read_case, shell_reader
 
 CASES = read_case("likeness")
@@ -26,14 +27,14 @@ def test_apart(texts: list[str]) -> None:
         assert normal_form(first, shell_reader()) != normal_form(second, shell_reader())
 
 
-@pytest.mark.parametrize("text", CASES["looks"])
-def test_looks(text: str) -> None:
-    assert only_looks(text, shell_reader())
+@pytest.mark.parametrize("text", CASES["read_only"])
+def test_read_only(text: str) -> None:
+    assert is_read_only(text, shell_reader())
 
 
 @pytest.mark.parametrize("text", CASES["changes"])
 def test_changes(text: str) -> None:
-    assert not only_looks(text, shell_reader())
+    assert not is_read_only(text, shell_reader())
 
 
 TEXTS = [text for name in CORPORA for text in read_case(name)["allowed"]]

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policyguard.shell import CommandPattern, CommandPatterns, PatternError
+from policyguard.shell.pattern import CommandPattern, PatternError
+from policyguard.shell.pattern_set import CommandPatterns
 from tests.shell.shell_cases import CORPORA, compile_patterns, read_case, shell_reader
 
 CASES = [

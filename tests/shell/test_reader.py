@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policyguard.shell import ShellReader
 from policyguard.shell.command_line import MARKS, SimpleCommand
+from policyguard.shell.reader import ShellReader
 from tests.shell.shell_cases import CORPORA, read_case, shell_facts, shell_reader
 
 FRAGMENTS = (
@@ -95,22 +95,22 @@ def test_limits(text: str, reason: str | None) -> None:
     start = time.process_time()
     line = shell_reader().read(text)
     assert time.process_time() - start < 2
-    assert len(line.commands) <= shell_facts().limits.commands + 1
+    assert len(line.commands) <= shell_facts().bounds.commands + 1
     if reason is not None:
         assert reason in line.opaque
         assert line.commands[-1].program in MARKS
 
 
 def test_the_parser_is_halted() -> None:
-    limits = msgspec.structs.replace(shell_facts().limits, milliseconds=20)
-    reader = ShellReader(msgspec.structs.replace(shell_facts(), limits=limits))
+    bounds = msgspec.structs.replace(shell_facts().bounds, milliseconds=20)
+    reader = ShellReader(msgspec.structs.replace(shell_facts(), bounds=bounds))
     assert "parser ran out of time" in reader.read("a|" * 9_000).opaque
     assert reader.read("ls").opaque == ()
 
 
 def test_readings_are_kept_up_to_a_number() -> None:
-    limits = msgspec.structs.replace(shell_facts().limits, texts=2)
-    reader = ShellReader(msgspec.structs.replace(shell_facts(), limits=limits))
+    bounds = msgspec.structs.replace(shell_facts().bounds, texts=2)
+    reader = ShellReader(msgspec.structs.replace(shell_facts(), bounds=bounds))
     first = reader.read("ls")
     assert reader.read("ls") is first
     reader.read("pwd")

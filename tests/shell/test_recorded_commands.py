@@ -10,7 +10,9 @@ import pytest
 
 from policyguard.compiler.build.call_readers import command_reader
 from policyguard.model.event import Admitted
-from policyguard.shell import normal_form, only_looks
+from policyguard.shell.normal_form import normal_form
+from policyguard.shell.plain import split_plain
+from policyguard.shell.read_only import is_read_only
 from policyguard.traces import Reader, Skipped, expand
 from tests.shell.shell_cases import CORPORA, compile_patterns, read_case, shell_reader
 
@@ -61,7 +63,15 @@ def test_false_alarms(name: str, commands: list[str]) -> None:
     assert len(alarms) <= len(commands) * FALSE_ALARMS_AT_MOST, alarms
 
 
+def test_plain_commands_are_read_as_by_the_parser(commands: list[str]) -> None:
+    """A line that begins with a newline takes the parser."""
+    reader = shell_reader()
+    assert sum(split_plain(text) is not None for text in commands) > len(commands) / 4
+    for text in commands:
+        assert is_read_only(text, reader) == is_read_only(f"\n{text}", reader), text
+
+
 def test_likeness_of_recorded_commands(commands: list[str]) -> None:
     reader = shell_reader()
     assert len({normal_form(text, reader) for text in commands}) < len(commands)
-    assert sum(only_looks(text, reader) for text in commands) > len(commands) / 3
+    assert sum(is_read_only(text, reader) for text in commands) > len(commands) / 3

@@ -27,6 +27,7 @@ from policyguard.cel.types.types import (
     map_of,
     record,
 )
+from policyguard.compiler.build.shell_functions import shell_functions
 from policyguard.compiler.load import schema
 from policyguard.evaluator.activation import VARIABLE_PATHS
 from policyguard.learned.progress import ProgressStatus
@@ -78,7 +79,11 @@ class CelEnvironment:
         signatures = names.name_type(
             "signature", "signatures", {"", *(signature.id for signature in policy.signatures)}
         )
-        functions = (*STANDARD, *_count_functions(self._session, classes))
+        functions = (
+            *STANDARD,
+            *_count_functions(self._session, classes),
+            *shell_functions(policy.classify.shell),
+        )
 
         def declare(**more: Type) -> Declarations:
             return Declarations({**common, **more}, functions, attributes=VARIABLE_PATHS)

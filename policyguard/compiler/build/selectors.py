@@ -134,6 +134,11 @@ def compile_selectors(
 
 
 def split_words(name: str) -> frozenset[str]:
+    """Return the words of a tool's name (see `list_words`)."""
+    return frozenset(list_words(name))
+
+
+def list_words(name: str) -> list[str]:
     """Split a tool's name at `_ - . / :`, white space and camelCase, in lower case.
 
     `getHTTPResponse2` has the words get, http, response2.
@@ -154,7 +159,7 @@ def split_words(name: str) -> frozenset[str]:
             word = ""
         word += character
     words.append(word)
-    return frozenset(word.casefold() for word in words if word)
+    return [word.casefold() for word in words if word]
 
 
 def compile_class_matcher(entry: ClassEntry) -> ToolMatcher:
@@ -163,10 +168,11 @@ def compile_class_matcher(entry: ClassEntry) -> ToolMatcher:
     Words are those of the tool's own name.
     """
     words = None if entry.words is None else frozenset(word.casefold() for word in entry.words)
+    limit = 1 if entry.leading else None
     globs = None if entry.tools is None else [compile_tool_glob(item) for item in entry.tools]
 
     def matches_class(tool: str, server: str, alias: str = "", /) -> bool:
-        if words is not None and words.isdisjoint(split_words(tool)):
+        if words is not None and words.isdisjoint(list_words(tool)[:limit]):
             return False
         return globs is None or any(matches(tool, server, alias) for matches in globs)
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from policyguard.compiler.build.selectors import compile_glob, split_words
+from policyguard.compiler.build.selectors import compile_glob, list_words
 from policyguard.compiler.inputs import PACK_PREFIX
 from policyguard.engines.yaml_tree import Path
 from policyguard.lint.analysis.class_uses import (
@@ -146,12 +146,15 @@ def _covers_words(first: ClassEntry, entry: ClassEntry) -> bool:
     """Return whether each name that `entry` matches contains a word of `first`."""
     if first.words is None:
         return True
+    if first.leading and not entry.leading:
+        return False
     words = {word.casefold() for word in first.words}
     if entry.words is not None and {word.casefold() for word in entry.words} <= words:
         return True
     tools = entry.tools or ()
+    limit = 1 if first.leading else None
     return bool(tools) and all(
-        not is_glob(tool) and not words.isdisjoint(split_words(tool)) for tool in tools
+        not is_glob(tool) and not words.isdisjoint(list_words(tool)[:limit]) for tool in tools
     )
 
 

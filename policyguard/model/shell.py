@@ -1,13 +1,15 @@
-"""What programs do with their arguments, as a policy gives it."""
+"""What programs do with their arguments, as `classify.shell` gives it."""
 
-from __future__ import annotations
+# No `annotations` from `__future__`: msgspec would compile the text of each by itself.
 
 from typing import Literal
 
 import msgspec
 
+from policyguard.model.entry import PolicyStruct
 
-class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+
+class ShellBounds(PolicyStruct, frozen=True, kw_only=True):
     """Bounds of one reading; a text beyond them is opaque."""
 
     chars: int
@@ -26,7 +28,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many readings are kept."""
 
 
-class Wrapper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Wrapper(PolicyStruct, frozen=True, kw_only=True):
     """A program that runs the command in its own arguments, or a command text."""
 
     values: tuple[str, ...] = ()
@@ -55,11 +57,11 @@ class Wrapper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether its first operand is a file of commands."""
     harmless: bool = False
     """Whether the command does the same without it, but for its time and priority."""
-    looks: bool = False
+    read_only: bool = False
     """Whether it changes nothing itself, as xargs."""
 
 
-class CodeRunner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CodeRunner(PolicyStruct, frozen=True, kw_only=True):
     """A program that runs code of another language."""
 
     values: tuple[str, ...] = ()
@@ -76,11 +78,11 @@ class CodeRunner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Texts one of which code must contain to run a command; empty: any code may."""
     hidden: bool = False
     """Whether it is another shell: what it runs is not read at all."""
-    calls: dict[str, str] = {}
+    calls: dict[str, str] = msgspec.field(default_factory=dict)
     """Calls of the language (`shutil.rmtree`) and the command that does the same (`rm -r`)."""
 
 
-class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Program(PolicyStruct, frozen=True, kw_only=True):
     """How the arguments of a program are read, and what they change."""
 
     values: tuple[str, ...] = ()
@@ -95,7 +97,7 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What it writes: `operands`, `last`, an option with a value, or a prefix (`of=`)."""
     saves: bool = False
     """Whether it saves what it downloads under the last part of the address."""
-    looks: bool | tuple[str, ...] = False
+    read_only: bool | tuple[str, ...] = False
     """Whether it changes nothing; a tuple names the subcommands of which that holds."""
     script: str = ""
     """RE2 that its first operand, if any, must match if it is to change nothing, as for sed."""
@@ -103,22 +105,24 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options and words with which it changes something nevertheless."""
 
 
-class ShellFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that a policy says about programs and variables of a shell."""
+class Shell(PolicyStruct, frozen=True, kw_only=True):
+    """All that a policy says about command texts: where they are, what programs do in a shell."""
 
-    limits: Limits
-    wrappers: dict[str, Wrapper] = {}
+    bounds: ShellBounds
+    arguments: tuple[str, ...] = ()
+    """Names of the arguments of tools that may hold a command text."""
+    wrappers: dict[str, Wrapper] = msgspec.field(default_factory=dict)
     """By program, or by program and subcommand (`docker exec`); `*` stands for any text."""
-    code: dict[str, CodeRunner] = {}
+    code: dict[str, CodeRunner] = msgspec.field(default_factory=dict)
     """Programs that run code of another language; `*` stands for any text."""
-    programs: dict[str, Program] = {}
-    names: frozenset[str] = frozenset()
+    programs: dict[str, Program] = msgspec.field(default_factory=dict)
+    names: tuple[str, ...] = ()
     """Programs that print file names and the like, so that their output holds no option."""
-    variables: frozenset[str] = frozenset()
+    variables: tuple[str, ...] = ()
     """Variables whose value is one word and no option, as HOME."""
-    prefixes: frozenset[str] = frozenset()
+    prefixes: tuple[str, ...] = ()
     """Wrappers in front of a command that likeness leaves out, as sudo."""
-    neutral: frozenset[str] = frozenset()
+    neutral: tuple[str, ...] = ()
     """Variables that do not change what a program does, as LANG."""
-    folders: frozenset[str] = frozenset()
+    folders: tuple[str, ...] = ()
     """Folders whose programs are those of the system, as /usr/bin."""

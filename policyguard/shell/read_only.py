@@ -1,0 +1,105 @@
+"""Whether a command line changes nothing."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from policyguard.engines.regex import Regex
+from policyguard.shell.arguments import UNKNOWN_PROGRAM, read_arguments
+from policyguard.shell.command_line import MANY, SimpleCommand
+from policyguard.shell.plain import find_first_word, split_plain
+from policyguard.shell.reader import ShellReader
+from policyguard.shell.words import is_static
+
+_NOWHERE = frozenset(("/dev/null", "/dev/stderr", "/dev/stdout", "/dev/tty"))
+
+
+def is_read_only(text: str, reader: ShellReader) -> bool:
+    """Whether each simple command of `text` certainly changes nothing.
+
+    That is so for programs and subcommands that the data calls `read_only`, without the options
+    that make them change something, without redirections into files, and without assignments of
+    variables other than neutral ones. A text that is opaque or empty is not read-only: what the
+    call runs is elsewhere then.
+    """
+    first = find_first_word(text)
+    if first and not (reader.wrappers.find(first) or _may_be_read_only(first, reader)):
+        return False
+    answer = _answer_plain(text, reader)
+    if answer is not None:
+        return answer
+    line = reader.read(text)
+    if line.opaque or not text.strip():
+        return False
+    return all(_is_read_only(command, reader) for command in line.commands)
+
+
+def _answer_plain(text: str, reader: ShellReader) -> bool | None:
+    """Return the answer for a line of plain commands without wrappers, which takes no parser."""
+    commands = split_plain(text)
+    if commands is None:
+        return None
+    for words in commands:
+        program = words[0].rpartition("/")[2]
+        wrapper = reader.wrappers.find(program)
+        if wrapper is not None and (
+            not wrapper.after or any(word in wrapper.after for word in words)
+        ):
+            return None
+        if reader.code.find(program) is not None:
+            return None
+        if not _is_read_only(SimpleCommand(words[0], program, tuple(words[1:])), reader):
+            return False
+    return True
+
+
+def _may_be_read_only(program: str, reader: ShellReader) -> bool:
+    known = reader.programs.find(program)
+    return known is not None and bool(known.read_only)
+
+
+def _is_read_only(command: SimpleCommand, reader: ShellReader) -> bool:
+    if any(redirect.writes and redirect.target not in _NOWHERE for redirect in command.redirects):
+        return False
+    if any(name not in reader.neutral for name in command.variables):
+        return False
+    if not command.path:
+        return True
+    folder, slash, _ = command.path.rpartition("/")
+    if not is_static(command.path) or (slash and folder not in reader.folders):
+        return False
+    wrapper = reader.wrappers.find(command.program)
+    if wrapper is not None and (wrapper.harmless or wrapper.read_only):
+        return True  # what it runs is a command of its own
+    program = reader.programs.find(command.program) or UNKNOWN_PROGRAM
+    if not program.read_only:
+        return False
+    arguments = read_arguments(command.arguments, program)
+    if MANY in "".join(command.arguments) and program.changes:
+        return False
+    for option in arguments.options:
+        if any(_is_change(change, option.text, long=program.long) for change in program.changes):
+            return False
+    if any(word in program.changes for word in arguments.operands):
+        return False
+    script = arguments.operands[0] if arguments.operands else None
+    if program.script and script is not None and not _compile(program.script).search(script):
+        return False
+    if isinstance(program.read_only, bool):
+        return program.read_only
+    subcommand = arguments.operands[0] if arguments.operands else ""
+    return subcommand in program.read_only
+
+
+@lru_cache(maxsize=256)
+def _compile(pattern: str) -> Regex:
+    return Regex(pattern)
+
+
+def _is_change(change: str, option: str, *, long: bool) -> bool:
+    if not is_static(option):
+        return True
+    if option == change or (option[:2] == "--" and change.startswith(option)):
+        return True
+    short = len(change) == 2 and change[0] == "-" and option[:2] != "--" and not long
+    return short and change[1] in option[1:]

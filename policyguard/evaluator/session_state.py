@@ -210,9 +210,12 @@ class SessionState:
                 self._bound_plans.clear()
                 self.plans_by_tool.clear()
             refusals = plan.refusals
+            last = next(reversed(self._bound_plans.values()), None)
             bound = self._bound_plans[plan] = BoundPlan(
                 plan,
-                tuple((limit, self.get_tracker(limit)) for limit in plan.limits),
+                last.limits  # most tools share theirs
+                if last is not None and last.plan.limits == plan.limits
+                else tuple((limit, self.get_tracker(limit)) for limit in plan.limits),
                 self.get_tracker(refusals) if refusals is not None else None,
                 has_parent=self.parent is not None,
             )

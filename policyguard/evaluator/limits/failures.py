@@ -15,13 +15,16 @@ from policyguard.model.outcome import Outcome
 
 
 class FailureStreak(msgspec.Struct, eq=False):
-    """Consecutive failures: how many, with which error, of which tools and batches."""
+    """Consecutive failures: how many, with which error, of which tools and batches.
+
+    A session may have one for each of its calls, so it holds only what its limit asks for.
+    """
 
     error_fingerprint: str
     probes: ProbeSchedule
     count: int = 0
-    batches: dict[str, None] = msgspec.field(default_factory=dict)
-    tools: dict[str, None] = msgspec.field(default_factory=dict)
+    batches: dict[str, None] | None = None
+    tools: dict[str, None] | None = None
 
 
 FailureStreaks = dict[str, FailureStreak]
@@ -93,11 +96,10 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
             return None
         if not count:
             return Violation(self.id, effect, "failures", NEVER_ALLOWED, _INSTEAD, 0, self.max)
-        by_tool = self.same_error or bool(self.signature) or self.by == "tool"
+        by_tool = self._tells_tools
         how = "with the same error" if self.same_error else "in a row"
-        calls = (
-            f"calls of `{attempt.shown_tool}`" if by_tool and len(streak.tools) == 1 else "calls"
-        )
+        of_one_tool = by_tool and len(streak.tools or ()) == 1
+        calls = f"calls of `{attempt.shown_tool}`" if of_one_tool else "calls"
         text = f"{calls} have failed {format_streak(count, how)}"
         if self.by == "call":
             text = f"this call has failed {format_streak(count, how)}"
@@ -115,7 +117,9 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
 
     def _is_covered(self, streak: FailureStreak, attempt: Attempt) -> bool:
         """Whether the attempt's tool is one that the streak is about."""
-        return not (self.same_error or self.signature) or attempt.full_name in streak.tools
+        if not (self.same_error or self.signature):
+            return True
+        return streak.tools is not None and attempt.full_name in streak.tools
 
     def is_next_probe(self, tracker: FailureStreaks, attempt: Attempt) -> bool:
         """Whether a full streak admits the attempt as its next probe."""
@@ -152,13 +156,15 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
         if self._admits_probe(streak, attempt):
             streak.probes.begin(attempt)
             attempt.add_limit_note(self.id, streak)
-        else:  # approved, or admitted by the mode `observe`
+        elif self.admits_probes:  # approved, or admitted by the mode `observe`
             streak.probes.refuse(attempt, self.probe_timeout)
 
     def refuse(self, tracker: FailureStreaks, attempt: Attempt) -> None:
         """Count a refusal, unless the limit refused nothing but advised on a probe."""
         streak = tracker.get(self._streak_name(attempt))
-        if streak is not None and not self._admits_probe(streak, attempt):
+        if streak is None or not self.admits_probes:
+            return
+        if not self._admits_probe(streak, attempt):
             streak.probes.refuse(attempt, self.probe_timeout)
 
     def release(self, tracker: FailureStreaks, attempt: Attempt) -> None:
@@ -194,17 +200,23 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
         if streak is None or (
             self.same_error and outcome.error_fingerprint != streak.error_fingerprint and not holds
         ):
-            streak = FailureStreak(outcome.error_fingerprint, ProbeSchedule(self.max))
+            streak = FailureStreak(
+                outcome.error_fingerprint if self.same_error else "",
+                ProbeSchedule(self.max) if self.admits_probes else _NO_PROBES,
+            )
         tracker.pop(name, None)
         tracker[name] = streak  # the latest is last
         if len(tracker) > self.max_names:
             del tracker[next(iter(tracker))]
-        self._add(streak.tools, attempt.full_name)
-        streak.probes.add_failure(attempt, self.max_names, is_probe=is_probe and streak is probed)
-        if attempt.batch in streak.batches:
-            return
+        if self._tells_tools:
+            streak.tools = self._add(streak.tools, attempt.full_name)
+        if self.admits_probes:
+            is_probe = is_probe and streak is probed
+            streak.probes.add_failure(attempt, self.max_names, is_probe=is_probe)
         if attempt.batch:
-            self._add(streak.batches, attempt.batch)
+            if streak.batches is not None and attempt.batch in streak.batches:
+                return
+            streak.batches = self._add(streak.batches, attempt.batch)
         streak.count += 1
 
     def _end_streaks(self, tracker: FailureStreaks, name: str, attempt: Attempt) -> None:
@@ -214,13 +226,20 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
         else:
             tracker.pop(name, None)
 
-    def _add(self, names: dict[str, None], name: str) -> None:
+    @property
+    def _tells_tools(self) -> bool:
+        return self.same_error or bool(self.signature) or self.by == "tool"
+
+    def _add(self, names: dict[str, None] | None, name: str) -> dict[str, None]:
+        names = {} if names is None else names
         names[name] = None
         if len(names) > self.max_names:
             del names[next(iter(names))]
+        return names
 
 
-_NO_STREAK = FailureStreak("", ProbeSchedule(0))
+_NO_PROBES = ProbeSchedule(0)
+_NO_STREAK = FailureStreak("", _NO_PROBES)
 _INSTEAD = "find the cause by other means before you try again, or finish with what you have"
 _OTHER_TOOL = (
     "find the cause with another tool; once that succeeds, you can use this one again; or finish "

@@ -18,7 +18,7 @@ from policyguard.cel.check.operator_types import (
     is_ordered,
     suggest_time_literal,
 )
-from policyguard.cel.check.overloads import ResolvedCall, resolve_call
+from policyguard.cel.check.overloads import ResolvedCall, find_accessor, resolve_call
 from policyguard.cel.check.problems import Problems, did_you_mean
 from policyguard.cel.check.scope import FieldPath, Scope, field_name
 from policyguard.cel.declarations import Declarations
@@ -155,8 +155,8 @@ class _Checker:
         elif operand == DYN:
             return DYN
         help_ = "use `.exists(x, …)` on a list" if isinstance(operand, ListType) else None
-        if name in self.declarations.overloads:
-            help_ = f"did you mean `{name}()`?"
+        if (function := find_accessor(name, self.declarations)) is not None:
+            help_ = f"did you mean `{function}()`?"
         message = f"{with_article(operand)} has no field `{name}`"
         self.problems.report("unknown-field", message, span, help_)
         return DYN

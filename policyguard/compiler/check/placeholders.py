@@ -83,6 +83,8 @@ def _explain_unknown(name: str, policy: Policy) -> tuple[str, str | None] | None
         return None if is_valid else (message, None)
     if root == "tags" and len(fields) == 1:
         return _explain_unknown_tag(fields[0], policy)
+    if root in _CALL_FIELDS and root != "tags":
+        return message, f"write {quote_text(f'{{call.{name}}}')}"
     return message, did_you_mean(name, ("rule", *_LIMIT_FIELDS, "call.tool", "call.args"))
 
 

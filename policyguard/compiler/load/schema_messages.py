@@ -8,7 +8,14 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from policyguard.compiler.load import scalars, schema
-from policyguard.compiler.load.foreign_words import explain_key, explain_list, explain_value
+from policyguard.compiler.load.foreign_words import (
+    explain_call,
+    explain_key,
+    explain_list,
+    explain_single_key,
+    explain_time,
+    explain_value,
+)
 from policyguard.engines import yaml_scalars
 from policyguard.engines.json_schema import ValidationProblem
 from policyguard.engines.yaml_tree import Node, ScalarNode
@@ -67,7 +74,8 @@ def describe_problem(problem: ValidationProblem, node: Node | None) -> Message:
             return _describe_name(problem)
         case "required":
             missing = next(key for key in problem.expected if key not in problem.value)
-            return Message("schema/missing-key", f"{_owner(problem)} needs `{missing}`")
+            hint = "begin the file with `policyguard: 1`" if missing == "policyguard" else None
+            return Message("schema/missing-key", f"{_owner(problem)} needs `{missing}`", hint)
         case "dependentRequired":
             return _describe_dependent(problem)
         case "not":
@@ -125,6 +133,10 @@ def _describe_too_many(problem: ValidationProblem) -> Message:
         return Message("schema/too-long", message)
     name = problem.schema.get("x-name", "example")
     hint = "write each as a separate item"
+    if written := explain_call(problem.value, problem.path[-1]):
+        return Message(
+            "schema/conflict", "a call is the tool's name and arguments", f"write {written}"
+        )
     if not problem.value.keys().isdisjoint(_EXAMPLE_KEYS):
         hint = "put the call under `call`, beside the other keys"
     return Message("schema/conflict", f"several calls in one {name}", hint)
@@ -191,7 +203,8 @@ def _describe_choice(problem: ValidationProblem) -> Message:
             "schema/conflict", f"{_owner(problem)} has {' and '.join(given)}; keep exactly one"
         )
     amount = "one" if problem.keyword == "oneOf" else "at least one"
-    return Message("schema/missing-key", f"{_owner(problem)} needs {amount} of {names}")
+    hint = 'to cover every call, write `tools: ["*"]`' if "tools" in keys else None
+    return Message("schema/missing-key", f"{_owner(problem)} needs {amount} of {names}", hint)
 
 
 def _describe_pattern(problem: ValidationProblem, node: Node | None) -> Message:
@@ -205,7 +218,9 @@ def _describe_pattern(problem: ValidationProblem, node: Node | None) -> Message:
         return Message("schema/value", message, "omit the key, or switch a limit off with `none`")
     if scalar in _SCALAR_LABELS:
         message = f"{quote_value(problem.value)} is not {_SCALAR_LABELS[scalar]}"
-        return Message(f"scalar/{scalar}", message, hint)
+        return Message(
+            f"scalar/{scalar}", message, hint or explain_time(problem.value, problem.path[-1])
+        )
     if problem.expected == r"\S":
         return Message("schema/empty", f"{_owner(problem)} needs a reason", hint)
     return Message(
@@ -228,6 +243,7 @@ def _describe_mismatch(problem: ValidationProblem, node: Node | None) -> Message
         message = f"{quote_value(value)} is a number, but a duration is expected"
         return Message("scalar/duration", message, f"write `{value}s`")
     hint = problem.schema.get("x-hint") if problem.keyword == "const" else None
+    hint = hint or explain_single_key(value, expected.values)
     written = None
     if expected.text == "a map":
         hint = _map_hint(problem)
@@ -270,6 +286,12 @@ def _map_hint(problem: ValidationProblem) -> str | None:
         return f"`{key}` is in the place of a name: indent it further, as a key of its entry"
     if value is None:
         return f"`{key}` is empty: indent its keys further"
+    if isinstance(value, str) and 0 < len(value) <= _MAX_SHOWN_CHARS:
+        keys = schema.find_keys(dict(problem.schema))
+        if problem.schema.get("maxProperties") == 1:  # a call
+            return f"write {diagnostic.quote_text(f'{{{value}: {{}}}}')}"
+        if {"text", "error"} <= keys:
+            return "write `{text: …}`, or `{error: …}` for a failure"
     return None
 
 
@@ -324,6 +346,7 @@ def _expected(keyword: str, expected: Any, around: schema.Subschema | Any) -> _E
     scalar = around.get("x-scalar", "")
     kinds = (expected,) if isinstance(expected, str) else tuple(expected)
     reads = scalar if scalar in _NUMERIC else "boolean" if kinds == ("boolean",) else ""
+    reads = "number" if set(kinds) <= {"integer", "number"} else reads
     text = (
         _SCALAR_LABELS[scalar]
         if scalar in _SCALAR_LABELS

@@ -19,7 +19,7 @@ from policyguard.cel.check.operator_types import (
     suggest_time_literal,
 )
 from policyguard.cel.check.overloads import ResolvedCall, find_accessor, resolve_call
-from policyguard.cel.check.problems import Problems, did_you_mean
+from policyguard.cel.check.problems import Problems, did_you_mean, suggest_field
 from policyguard.cel.check.scope import FieldPath, Scope, field_name
 from policyguard.cel.declarations import Declarations
 from policyguard.cel.syntax import ast
@@ -53,6 +53,7 @@ _KEY_KINDS: Final = frozenset({"bool", "int", "uint", "string", "dyn"})
 _FOREIGN_FIELDS: Final = {
     **dict.fromkeys(("argument", "arguments", "input", "parameters", "params", "payload"), "args"),
     **dict.fromkeys(("function", "name", "tool_name", "toolname"), "tool"),
+    **dict.fromkeys(("call_count", "num_calls"), "calls"),
     **dict.fromkeys(("cmd", "shell"), "command"),
     **dict.fromkeys(("result", "output"), "text"),
     **dict.fromkeys(("category", "kind", "type"), "class"),
@@ -167,7 +168,7 @@ class _Checker:
             message = f"`{record}` has no field `{name}`"
             foreign = _FOREIGN_FIELDS.get(name.casefold())
             help_ = f"did you mean `{foreign}`?" if foreign in record.fields else None
-            help_ = help_ or did_you_mean(name, record.fields)
+            help_ = help_ or suggest_field(name, record.fields)
             self.problems.report("unknown-field", message, span, help_)
         return field
 

@@ -21,6 +21,7 @@ _HELP_BY_WORD: Final = {
     "startswith": "write `text.startsWith('…')`",
     "endswith": "write `text.endsWith('…')`",
     "~": "write `text.matches('…')`",
+    "$": "write `params.name`, or `lists.name`",
     "/": "is it a text? then quote it: `'…'`",
     **dict.fromkeys("“”‘’«»", "write straight quotes: `'…'`"),
 }

@@ -86,7 +86,29 @@ _VALUES = {
         "shadow": "observe",
         "test": "observe",
     },
+    "per": {
+        **dict.fromkeys(("conversation", "run", "task", "thread"), "session"),
+        **dict.fromkeys(("message", "request", "step"), "turn"),
+        **dict.fromkeys(("all", "everyone", "total"), "global"),
+    },
 }
+_TOP_HINTS = {
+    **dict.fromkeys(
+        ("allow", "allowed", "allowlist", "whitelist"),
+        "calls are allowed unless refused; to allow only some tools, write a rule with "
+        "`tools: {outside: […]}`",
+    ),
+    **dict.fromkeys(
+        ("block", "blocked", "blocklist", "denied", "deny", "denylist"),
+        "write a rule: `rules: {name: {tools: […], effect: block}}`",
+    ),
+    **dict.fromkeys(
+        ("default", "default_action", "default_effect"),
+        "there is no default effect: a call that nothing refuses runs; to refuse all but some "
+        "tools, write a rule with `tools: {outside: […]}`",
+    ),
+}
+"""What to write instead of sections of other tools."""
 _TIMES = {"second": "1s", "minute": "1m", "hour": "1h", "day": "1d", "week": "7d", "month": "30d"}
 _WORKAROUNDS = {
     "commands": "until then `when: call.command.contains('…')` catches accidents, not intent",
@@ -127,6 +149,8 @@ def explain_key(key: str, known: Collection[str], value: Node | None) -> str | N
         return "it belongs in the policy, in the file that `policy` names"
     if "extends" in known and folded in ("test", "tests"):
         return "tests are a file beside the policy, such as `tests.yaml`, with `policy` and `tests`"
+    if "extends" in known and folded in _TOP_HINTS:
+        return _TOP_HINTS[folded]
     if folded in _TIME_KEYS and "window" in known:
         return _IN_CALLS
     return _HINTS.get(folded) if "effect" in known or "calls" in known else None

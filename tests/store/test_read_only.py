@@ -16,13 +16,13 @@ import pytest
 from policyguard import Guard
 from policyguard.store.errors import StoreError
 from policyguard.store.protocol import Anchor, Caps
-from policyguard.store.sqlite import snapshot
+from policyguard.store.sqlite import log_files, snapshot
 from policyguard.store.sqlite.store import SqliteStore
 
 CAPS = Caps(constraints=100, evidence=100, anchors=100)
 NOBODY = 65534
 READ = """
-import os, sys
+import os, sys, urllib.parse
 import policyguard.store.sqlite.snapshot  # while the interpreter's own folder can be read
 from policyguard.store.errors import StoreError
 from policyguard.store.sqlite.store import SqliteStore
@@ -204,7 +204,7 @@ def test_commands_of_another_user_that_only_read(
         (learned,) = session.record(session.check("build", {"n": 1}), error="wrong").learned
     protect(path.parent)
     run = (
-        "import os, sys; from policyguard.cli import main, constraints, journal; "
+        "import os, sys, urllib.parse; from policyguard.cli import main, constraints, journal; "
         "import policyguard.store.sqlite.snapshot; "
         "os.geteuid() or (os.setgroups([]), os.setgid(65534), os.setuid(65534)); "
         "main(sys.argv[1:])"
@@ -219,3 +219,15 @@ def test_commands_of_another_user_that_only_read(
     )
     assert done.returncode == 0, done.stderr
     assert expected in done.stdout + done.stderr
+
+
+def test_a_file_that_appears_meanwhile_is_not_read_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_writable(file: Path) -> bool:
+        found = os.access(file, os.W_OK)
+        file.touch()  # as another process does that opens the store
+        return found
+
+    monkeypatch.setattr(log_files, "is_writable", is_writable)
+    log_files.require_writable(tmp_path / "store.db")

@@ -37,7 +37,7 @@ def limited(code: str, tmp_path: Path, *setup: str) -> str:
     """Return the output of a process without root rights, perhaps with limited resources."""
     script = "\n".join(
         (
-            "import os, resource, sys",
+            "import os, resource, sys, urllib.parse",
             "from pathlib import Path",
             "from policyguard.store.sqlite.store import SqliteStore",
             "from policyguard.store.errors import StoreError",

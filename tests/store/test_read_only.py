@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -137,8 +138,11 @@ def test_copy_of_a_store_that_is_written_meanwhile(
             store._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     monkeypatch.setattr(shutil, "copyfile", copy_slowly)
-    with snapshot.copied_database(store.path, 30) as copy:
-        rows = sqlite3.connect(copy).execute("SELECT session FROM anchors ORDER BY session")
+    with (
+        snapshot.copied_database(store.path, 30) as copy,
+        closing(sqlite3.connect(copy)) as database,
+    ):
+        rows = database.execute("SELECT session FROM anchors ORDER BY session")
         assert rows.fetchall() == [("a",), ("b",), ("c",)]
     assert not copy.parent.exists()
     checkpoints += map(str, range(1000))

@@ -29,6 +29,18 @@ _FIRST_STEPS = ("init", "lint", "test", "simulate", "explain")
 _ALIASES = {"verify": "journal"}
 """Commands that have moved, and their modules: `verify` is `journal verify`. Not listed."""
 
+_MEANT = {
+    "check": "lint",
+    "convert": "traces convert",
+    "diff": "policy diff",
+    "new": "init",
+    "replay": "simulate",
+    "show": "policy show",
+    "tune": "suggest",
+    "validate": "lint",
+}
+"""Names that people try, and the commands that do this."""
+
 
 class _Commands(click.Group):
     """The commands, each imported when it is used: importing all of them is slow."""
@@ -75,7 +87,8 @@ class _Commands(click.Group):
         except click.UsageError as error:
             from policyguard.model.diagnostic import did_you_mean
 
-            hint = did_you_mean(args[0], _COMMANDS)
+            meant = _MEANT.get(args[0])
+            hint = f"did you mean `{meant}`?" if meant else did_you_mean(args[0], _COMMANDS)
             raise click.UsageError(f"{error.message}{f' ({hint})' if hint else ''}", ctx) from None
 
 

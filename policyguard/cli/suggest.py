@@ -11,6 +11,7 @@ from policyguard.cli.console import (
     EXIT_INTERRUPTED,
     policy_error,
     status,
+    suggest_next,
     terminal_style,
     usage_error,
 )
@@ -127,6 +128,10 @@ def suggest(
         click.echo(_FORMATS[output_format](suggestion).removesuffix("\n"))
     if output is not None and suggestion.yaml:
         write(output, render_yaml(suggestion))
+    elif suggestion.yaml:
+        suggest_next(
+            "write the layer with `-o tuned.yaml`, and `policyguard simulate` it", output_format
+        )
     if signatures is not None and suggestion.signatures_yaml:
         write(signatures, render_signatures(suggestion))
     context.exit(0 if suggestion.guaranteed else _EXIT_NO_GUARANTEE)

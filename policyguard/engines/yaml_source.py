@@ -41,12 +41,16 @@ _Parser: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _PROPERTIES = re.compile(r"(?:[&!][^\s,\[\]{}]*(?:\s+|\#[^\n]*\n)*)*")
 _DIGITS_AND_COMMA = re.compile(r"(?<![\w.])([0-9]{1,3}),\Z")
+_FLOW_VALUE = re.compile(r"\w: +([\[{])[^\[\]{}]*[\]}]\Z")
+"""A value in brackets, behind which a line goes on."""
 _INDICATORS = "@`%*&!|>"
 """Characters that cannot begin a plain scalar, though names may begin with them."""
 _SYNTAX_HINTS = {
     "mapping values are not allowed": "quote a text that contains `: `",
     "did not find expected key": "indent it like the keys before it",
     "while scanning an alias": "quote names that begin with `*`",
+    "while scanning a tag": "quote a text that begins with `!`",
+    "unknown escape character": "write `\\\\` for a backslash, or put `'` around the text",
     "could not find expected ':'": "add the `:` of a key, or quote a text of several lines",
 }
 
@@ -301,6 +305,8 @@ def _syntax_diagnostic(source: SourceText, error: yaml.YAMLError) -> Diagnostic:
     if before[-1:] in ("'", '"') and character.isalpha():
         other = "'" if before[-1] == '"' else '"'
         hint = f"a value that begins with a quote ends at the next: put {other} around all of it"
+    elif before[-1:] in ("]", "}") and (opened := _FLOW_VALUE.search(before)):
+        hint = f"quote a text that begins with `{opened[1]}`"
     elif character == "\t":
         hint = "indent with spaces"
     elif character and character in _INDICATORS:

@@ -117,7 +117,7 @@ LOAD_PAGES: dict[str, str] = {
     "reference/not-in-list": "`remove` names an item that the inherited list does not contain.",
     "reference/placeholder": (
         "`{…}` in a message must be a dotted field of `call` or `tags`, or one of `{rule} {limit}"
-        " {used} {left} {retry_after}`."
+        " {used} {left} {retry_after}`. Doubled braces, `{{…}}`, are text."
     ),
     "reference/shadowed": "An earlier entry matches everything that this one would.",
     "reference/tag": "The tag's default and `one_of` do not match its type.",

@@ -10,7 +10,8 @@ _WIDTH = 20
 _WIDE = 100
 """Columns of a terminal in which nothing is left out."""
 _CODE = re.compile(r"\x1b\[[0-9;]*m")
-_WORD = re.compile(r" *[^ ]+ *|[ ]+")
+_WORD = re.compile(r" *[^ ]+(?: %)? *|[ ]+")
+"""A word with the spaces around it; a percentage is one word."""
 _LABEL = re.compile(r"[a-z]{1,7} +(?=\S)")
 _EIGHTHS = "▏▎▍▌▋▊▉"
 

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from policyguard import cli
-from policyguard.cli import main
+from policyguard.cli import _COMMANDS, _MEANT, main
 
 FOLDER = Path(cli.__file__).parent
 
@@ -43,7 +43,7 @@ def test_verify_is_a_journal_command_and_its_old_name_still_works() -> None:
 def test_one_command_does_not_load_what_others_need(heavy: str) -> None:
     code = f"""
 import sys
-from policyguard.cli import main
+from policyguard.cli import _COMMANDS, _MEANT, main
 try:
     main(["explain", "yaml/encoding"])
 finally:
@@ -56,7 +56,7 @@ def test_nothing_is_collected_when_a_command_ends() -> None:
     code = """
 import atexit, gc
 atexit.register(lambda: print("frozen", gc.get_freeze_count() > 0))  # called last
-from policyguard.cli import main
+from policyguard.cli import _COMMANDS, _MEANT, main
 main(["explain", "yaml/encoding"])
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
@@ -124,3 +124,19 @@ def test_without_arguments_the_first_steps_come_first() -> None:
         line.split()[0] for line in lines[first + 1 :] if line.startswith("  ")
     }
     assert all(len(line) <= 80 for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("tried", "meant"), [("validate", "lint"), ("diff", "policy diff"), ("simulat", "simulate")]
+)
+def test_an_unknown_command_names_the_one_that_is_meant(tried: str, meant: str) -> None:
+    result = CliRunner().invoke(main, [tried, "x"])
+    assert result.exit_code == 2
+    assert f"did you mean `{meant}`?" in result.stderr
+    assert CliRunner().invoke(main, [*meant.split(), "--help"]).exit_code == 0
+
+
+def test_every_name_that_people_try_is_no_command_and_leads_to_one() -> None:
+    for tried, meant in _MEANT.items():
+        assert tried not in _COMMANDS
+        assert CliRunner().invoke(main, [*meant.split(), "--help"]).exit_code == 0, tried

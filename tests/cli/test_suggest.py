@@ -14,6 +14,7 @@ from policyguard.cli import main
 from policyguard.compiler import compile_policy
 from policyguard.lint import lint_paths
 from tests.simulate.recording import failed, lines, policy, read, write
+from tests.terminal import run_at_terminal
 
 TRACES = Path(os.environ.get("POLICYGUARD_TRACES", Path(__file__).parents[3] / "shared" / "traces"))
 ONE_LIMIT = "limits: {default: {repeat: {max: 4, window: all, same: call}}}"
@@ -54,6 +55,17 @@ def test_the_report_states_the_proposal_and_its_guarantee(trace: Path, base: Pat
     assert "harm against catch" in text
     assert "repeat: {max: 3, window: all, same: call}" in text
     assert "quux_frobbed_today" in text
+
+
+def test_the_report_fits_the_terminal(trace: Path, base: Path) -> None:
+    args = ["suggest", str(trace), "--policy", str(base), "--max-harm", "0.05"]
+    _, shown = run_at_terminal(*args, columns=80, NO_COLOR="1")
+    _, _, report = shown.partition("proposed\n")
+    report, _, rest = report.partition("overrides, as a layer")
+    widths = [len(line) for line in report.splitlines()]
+    assert 60 < max(widths) <= 80
+    assert "repeat: {max: 3, window: all, same: call}" in rest
+    assert "next  write the layer with `-o tuned.yaml`" in shown
 
 
 def test_the_policy_here_is_the_one_that_is_meant(

@@ -61,7 +61,7 @@ def test_invalid_json_is_a_diagnostic(text):
 @pytest.mark.parametrize(
     ("text", "code", "position"),
     [
-        ("[1,]", "json/syntax", (1, 4)),
+        ("[1,x]", "json/syntax", (1, 4)),
         ('{"a": 1\n"b": 2}', "json/syntax", (2, 1)),
         ("", "json/syntax", (1, 1)),
         ('{"a": NaN}', "json/syntax", (1, 1)),

@@ -165,7 +165,7 @@ def test_failing_store_is_reported_and_handled_as_configured(
     guard = _guard(tmp_path, 1, f"on_internal_error: {mode}\n")
     session = guard.session("a")
     decision = session.check("build", {"target": "x"})
-    with sqlite3.connect(tmp_path / "state" / "store.db") as database:
+    with closing(sqlite3.connect(tmp_path / "state" / "store.db")) as database, database:
         tables = [
             name
             for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
@@ -178,7 +178,7 @@ def test_failing_store_is_reported_and_handled_as_configured(
     decision = session.check("other")
     assert decision.allowed is allowed
     assert "store.db" in decision.errors[0].error
-    with sqlite3.connect(tmp_path / "state" / "store.db") as database:
+    with closing(sqlite3.connect(tmp_path / "state" / "store.db")) as database, database:
         for name in tables:
             database.execute(f"ALTER TABLE gone_{name} RENAME TO {name}")
     assert session.check("other").allowed

@@ -87,7 +87,7 @@ def test_what_bash_accepts_is_no_syntax_error() -> None:
         (" | ".join(["{ ls; ls; ls; ls; }"] * 24) + " | xargs rm", None),
         (" | ".join(["{ ls; ls; ls; ls; }"] * 24) + " | sh", None),
         ("eval " * 100 + "ls", "nesting is too deep"),
-        ("echo " + "${x:-" * 900 + "}" * 900, "nesting is too deep"),
+        ("echo " + "${x:-" * 900 + "}" * 900, None),  # too deep for Python 3.11
         ("echo $((" + "(" * 900 + "1" + ")" * 900 + "))", None),
     ],
 )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from policyguard.report.replay.figures import BaselineFigures, Figures
+from policyguard.report.replay.html import render_html
+from policyguard.report.replay.text import render_text
 from policyguard.simulate import Labels, Replay, ReportSize, load
 from policyguard.traces import Reader
 from tests.simulate.recording import NO_SECRETS, lines, policy, read, write
@@ -63,6 +66,26 @@ def test_each_session_has_its_change(tmp_path: Path) -> None:
     assert (figures.refused.count, baseline.refused.count) == (4, 4)
     assert (figures.harm.refused, baseline.harm.refused) == (1, 0)
     assert (figures.catch.refused, baseline.catch.refused) == (0, 1)
+
+
+@pytest.mark.parametrize("render", [render_text, render_html])
+def test_the_result_says_what_changed_for_successful_runs(
+    tmp_path: Path, render: Callable[[Figures], str]
+) -> None:
+    figures, _ = _compared(
+        tmp_path,
+        NO_SECRETS,
+        AT_MOST_TWO,
+        _session("newly-refused", "/secret/a", success=True),
+        _session("newly-allowed", "/a", "/b", "/c", success=True),
+        _session("failed", "/secret/a", success=False),
+    )
+    assert (
+        "1 successful session newly refused, 1 newly allowed; the baseline would have refused a "
+        "call in 1"
+    ) in render(figures)
+    figures.baseline = None
+    assert "newly refused" not in render(figures)
 
 
 def test_examples_show_the_call_the_rule_the_message_and_the_outcome(

@@ -168,8 +168,12 @@ def test_the_result_comes_first_and_last_with_its_causes(tmp_path: Path) -> None
         "have a call refused."
     )
     refused = "refused a call in 3 of 4 sessions with a call: 3 by rules/no-secrets"
-    assert lines_[2:4] == [result, refused]
-    assert lines_[-2:] == [result, refused]
+    change = (
+        "change  1 successful session newly refused, none newly allowed; the baseline would have "
+        "refused a call in none"
+    )
+    assert lines_[2:5] == [result, change, refused]
+    assert lines_[-3:] == [result, change, refused]
 
 
 def test_causes_are_entries_that_refused_first_by_sessions() -> None:
@@ -215,6 +219,7 @@ def test_wide_letters_count_as_two_columns() -> None:
     assert style.join(["漢字 漢字 漢字"]) == "漢字 漢字\n  漢字"
     assert style.join(["harm    ab cd ef"]) == "harm    ab\n        cd\n        ef"
     assert style.join(["", "  a"]) == "\n  a"
+    assert style.join(["AB cdef 95 % g"]) == "AB cdef\n  95 % g"
 
 
 def test_every_entry_of_the_report_names_its_place_in_the_policy(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,13 +17,13 @@ import pytest
 from policyguard import Guard
 from policyguard.store.errors import StoreError
 from policyguard.store.protocol import Anchor, Caps
-from policyguard.store.sqlite import snapshot
+from policyguard.store.sqlite import log_files, snapshot
 from policyguard.store.sqlite.store import SqliteStore
 
 CAPS = Caps(constraints=100, evidence=100, anchors=100)
 NOBODY = 65534
 READ = """
-import os, sys
+import os, sys, urllib.parse
 import policyguard.store.sqlite.snapshot  # while the interpreter's own folder can be read
 from policyguard.store.errors import StoreError
 from policyguard.store.sqlite.store import SqliteStore
@@ -137,8 +138,11 @@ def test_copy_of_a_store_that_is_written_meanwhile(
             store._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     monkeypatch.setattr(shutil, "copyfile", copy_slowly)
-    with snapshot.copied_database(store.path, 30) as copy:
-        rows = sqlite3.connect(copy).execute("SELECT session FROM anchors ORDER BY session")
+    with (
+        snapshot.copied_database(store.path, 30) as copy,
+        closing(sqlite3.connect(copy)) as database,
+    ):
+        rows = database.execute("SELECT session FROM anchors ORDER BY session")
         assert rows.fetchall() == [("a",), ("b",), ("c",)]
     assert not copy.parent.exists()
     checkpoints += map(str, range(1000))
@@ -204,7 +208,7 @@ def test_commands_of_another_user_that_only_read(
         (learned,) = session.record(session.check("build", {"n": 1}), error="wrong").learned
     protect(path.parent)
     run = (
-        "import os, sys; from policyguard.cli import main, constraints, journal; "
+        "import os, sys, urllib.parse; from policyguard.cli import main, constraints, journal; "
         "import policyguard.store.sqlite.snapshot; "
         "os.geteuid() or (os.setgroups([]), os.setgid(65534), os.setuid(65534)); "
         "main(sys.argv[1:])"
@@ -219,3 +223,15 @@ def test_commands_of_another_user_that_only_read(
     )
     assert done.returncode == 0, done.stderr
     assert expected in done.stdout + done.stderr
+
+
+def test_a_file_that_appears_meanwhile_is_not_read_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_writable(file: Path) -> bool:
+        found = os.access(file, os.W_OK)
+        file.touch()  # as another process does that opens the store
+        return found
+
+    monkeypatch.setattr(log_files, "is_writable", is_writable)
+    log_files.require_writable(tmp_path / "store.db")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -65,7 +65,7 @@ def find_edited(path: Path) -> tuple[str, ...]:
 
 
 def edit(path: Path, statement: str) -> None:
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         assert connection.execute(statement).rowcount > 0
     connection.close()
 

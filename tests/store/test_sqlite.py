@@ -37,7 +37,7 @@ def limited(code: str, tmp_path: Path, *setup: str) -> str:
     """Return the output of a process without root rights, perhaps with limited resources."""
     script = "\n".join(
         (
-            "import os, resource, sys",
+            "import os, resource, sys, urllib.parse",
             "from pathlib import Path",
             "from policyguard.store.sqlite.store import SqliteStore",
             "from policyguard.store.errors import StoreError",
@@ -156,12 +156,12 @@ def test_a_database_that_was_damaged_later(tmp_path: Path) -> None:
 
 def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "other.db"
-    with sqlite3.connect(file) as other:
+    with closing(sqlite3.connect(file)) as other, other:
         other.execute("CREATE TABLE constraints (id)")
     other.close()
     with pytest.raises(StoreError, match="is not a policyguard store; use another file"):
         fill(SqliteStore(file, caps=CAPS), 1)
-    with sqlite3.connect(file) as other:
+    with closing(sqlite3.connect(file)) as other, other:
         assert other.execute("SELECT count(*) FROM sqlite_master").fetchone() == (1,)
     other.close()
 
@@ -342,7 +342,7 @@ def test_a_newer_version_is_not_written_to(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
     fill(store, 1)
     store.close()
-    with sqlite3.connect(store.path) as newer:
+    with closing(sqlite3.connect(store.path)) as newer, newer:
         newer.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     newer.close()
     with pytest.raises(StoreError, match=r"newer policyguard .*; update policyguard"):

@@ -14,7 +14,7 @@ from tests.testing.suites import CASES, POLICY, write
 STEPS = [{"turn": True}]
 
 
-@pytest.mark.parametrize("name", ["awful", "meaning", "no_policy"])
+@pytest.mark.parametrize("name", ["awful", "calls_as_elsewhere", "meaning", "no_policy"])
 def test_the_report_is_the_pinned_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """To update the pinned reports, run with `POLICYGUARD_PIN=1` and review the diff."""
     monkeypatch.chdir(CASES)

@@ -18,8 +18,8 @@ from policyguard.cel.check.operator_types import (
     is_ordered,
     suggest_time_literal,
 )
-from policyguard.cel.check.overloads import ResolvedCall, resolve_call
-from policyguard.cel.check.problems import Problems, did_you_mean
+from policyguard.cel.check.overloads import ResolvedCall, find_accessor, resolve_call
+from policyguard.cel.check.problems import Problems, did_you_mean, suggest_field
 from policyguard.cel.check.scope import FieldPath, Scope, field_name
 from policyguard.cel.declarations import Declarations
 from policyguard.cel.syntax import ast
@@ -53,6 +53,7 @@ _KEY_KINDS: Final = frozenset({"bool", "int", "uint", "string", "dyn"})
 _FOREIGN_FIELDS: Final = {
     **dict.fromkeys(("argument", "arguments", "input", "parameters", "params", "payload"), "args"),
     **dict.fromkeys(("function", "name", "tool_name", "toolname"), "tool"),
+    **dict.fromkeys(("call_count", "num_calls"), "calls"),
     **dict.fromkeys(("cmd", "shell"), "command"),
     **dict.fromkeys(("result", "output"), "text"),
     **dict.fromkeys(("category", "kind", "type"), "class"),
@@ -155,8 +156,8 @@ class _Checker:
         elif operand == DYN:
             return DYN
         help_ = "use `.exists(x, …)` on a list" if isinstance(operand, ListType) else None
-        if name in self.declarations.overloads:
-            help_ = f"did you mean `{name}()`?"
+        if (function := find_accessor(name, self.declarations)) is not None:
+            help_ = f"did you mean `{function}()`?"
         message = f"{with_article(operand)} has no field `{name}`"
         self.problems.report("unknown-field", message, span, help_)
         return DYN
@@ -167,7 +168,7 @@ class _Checker:
             message = f"`{record}` has no field `{name}`"
             foreign = _FOREIGN_FIELDS.get(name.casefold())
             help_ = f"did you mean `{foreign}`?" if foreign in record.fields else None
-            help_ = help_ or did_you_mean(name, record.fields)
+            help_ = help_ or suggest_field(name, record.fields)
             self.problems.report("unknown-field", message, span, help_)
         return field
 

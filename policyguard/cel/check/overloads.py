@@ -21,7 +21,9 @@ NOT_COMPUTED: Final = object()
 
 # CEL functions by their names in other languages.
 _FOREIGN_NAMES: Final = {
+    "any": "list.exists(x, …)",
     "float": "double(…)",
+    "includes": ".contains('…')",
     "len": "size(…)",
     "length": "size(…)",
     "lower": ".lowerAscii()",
@@ -31,6 +33,17 @@ _FOREIGN_NAMES: Final = {
     "toUpper": ".upperAscii()",
     "upper": ".upperAscii()",
 }
+_ACCESSORS: Final = {
+    **dict.fromkeys(("day", "date"), "getDate"),
+    **dict.fromkeys(("dayofweek", "weekday"), "getDayOfWeek"),
+    **dict.fromkeys(("hour", "hours"), "getHours"),
+    **dict.fromkeys(("len", "length"), "size"),
+    **dict.fromkeys(("minute", "minutes"), "getMinutes"),
+    "month": "getMonth",
+    **dict.fromkeys(("second", "seconds"), "getSeconds"),
+    "year": "getFullYear",
+}
+"""What other languages write as fields."""
 # Conversions of a literal, done at compile time so that a failure is a problem of the policy.
 _FOLDED_CONVERSIONS: Final = {"duration": "'90s' or '1h30m'", "timestamp": "'2026-01-31T09:30:00Z'"}
 
@@ -171,6 +184,12 @@ def _report_unknown(call: Call, declarations: Declarations, problems: Problems) 
             native = f".{key}` in its place; where it may be missing, ask `has(….{key})"
         help_ = f"write `{native}`" if native else did_you_mean(name, known_names)
         problems.report("undeclared-reference", f"unknown function `{name}`", call.name_span, help_)
+
+
+def find_accessor(field: str, declarations: Declarations) -> str | None:
+    """Return the function to call for what is no field."""
+    function = _ACCESSORS.get(field.casefold(), field)
+    return function if function in declarations.overloads else None
 
 
 def _constant_text(node: Expr) -> str:

@@ -9,6 +9,9 @@ from typing import Literal
 from policyguard.cel.errors import Problem
 from policyguard.cel.syntax.ast import TextSpan
 
+_MAX_FIELDS = 8
+"""Fields to name where none is similar."""
+
 
 class Problems:
     """Collects the problems of one source."""
@@ -64,3 +67,11 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
     """Return help that names the closest candidate, or None."""
     match = closest_match(word, candidates)
     return f"did you mean `{match}`?" if match is not None else None
+
+
+def suggest_field(name: str, fields: Iterable[str]) -> str | None:
+    """Return help that names the closest field, or all of a few; None if there are many."""
+    known = sorted(fields)
+    if (closest := did_you_mean(name, known)) or not 0 < len(known) <= _MAX_FIELDS:
+        return closest
+    return f"known here: {', '.join(f'`{field}`' for field in known)}"

@@ -57,7 +57,10 @@ class Scope:
             if isinstance(declared, RecordType) and name in declared.fields:
                 return f"did you mean `{variable}.{name}`?"
         macro_names = [variable.name for variable, _ in self.macro_variables]
-        return did_you_mean(name, (*self.declarations.variables, *macro_names))
+        known = (*self.declarations.variables, *macro_names)
+        if (closest := did_you_mean(name, known)) or len(name) == 1:  # a macro's variable
+            return closest
+        return f"if it is a text, quote it: `'{name}'`"
 
     def field_path(self, node: Expr) -> FieldPath | None:
         """Return the variable and fields that `node` selects, or None for any other node."""

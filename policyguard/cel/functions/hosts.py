@@ -136,9 +136,14 @@ def _ipv6(text: str) -> str:
     try:
         if "%" in text:
             raise ValueError
-        return str(ipaddress.IPv6Address(text))
+        address = ipaddress.IPv6Address(text)
     except ValueError:
         raise HostError("not an IPv6 address") from None
+    mapped = address.ipv4_mapped
+    if mapped is None:
+        return str(address)
+    # Python 3.13 writes these with dots, unlike earlier versions and browsers.
+    return f"::ffff:{int(mapped) >> 16:x}:{int(mapped) & 0xFFFF:x}"
 
 
 @lru_cache(maxsize=_CACHE_SIZE)

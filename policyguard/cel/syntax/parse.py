@@ -10,7 +10,6 @@ number.
 
 from __future__ import annotations
 
-import re
 import sys
 import threading
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from policyguard.cel.syntax import ast
 from policyguard.cel.syntax.ast import Expr, Operator, Report, TextSpan
 from policyguard.cel.syntax.literals import QuotedName, read_literals
 from policyguard.cel.syntax.macros import MACROS, RESERVED_WORDS, Macro
+from policyguard.cel.syntax.syntax_help import explain_unexpected
 from policyguard.cel.syntax.trailing_commas import blank_trailing_commas
 from policyguard.cel.types.uint import INT_MAX, INT_MIN, UINT_MAX
 from policyguard.engines.operating_system import after_fork_in_child
@@ -56,24 +56,6 @@ _OPERATORS: Final[dict[str, Operator]] = {
     "multiplication_div": "/",
     "multiplication_mod": "%",
 }
-_HELP_BY_WORD: Final = {
-    "and": "write `&&`",
-    "or": "write `||`",
-    "not": "write `!`",
-    "=": "write `==` to compare",
-    "&": "write `&&`",
-    "|": "write `||`",
-    "is": "write `==`",
-    "if": "write `condition ? value : other`",
-}
-
-_VALUE_END: Final = re.compile(r"[\w\])}\"']\s+\Z")
-_VALUE_START: Final = re.compile(r"[\w(\[{\"']")
-"""Two values in a row, with nothing between them."""
-
-_POLICY_DURATION: Final = re.compile(r"(?<![\w.])([0-9]{1,9})(ms|[smhd])\Z")
-"""A duration as policies write it outside CEL."""
-
 _lock = threading.Lock()
 _environment: Any = None
 
@@ -146,24 +128,7 @@ def _report_syntax(error: Any, source: str, report: Report) -> None:
         message = "the expression is empty" if not end else "unexpected end of expression"
         report("syntax", message, TextSpan(end, end + 1), None)
         return
-    help_ = _HELP_BY_WORD.get(word)
-    before = source[:start].split()
-    if word == "not" and source[start:].split()[1:2] == ["in"]:
-        help_ = "write `!(x in list)`"
-    if help_ is None and before and before[-1] in _HELP_BY_WORD:
-        # `not x`: the parser reads `not` as a name and fails at the next token.
-        word = before[-1]
-        start = source.rindex(word, 0, start)
-        help_ = _HELP_BY_WORD[word]
-    elif help_ is None and _VALUE_END.search(source, 0, start) and _VALUE_START.match(word):
-        help_ = "is a comma or an operator missing before it?"
-    if (
-        help_ is None
-        and (span := _POLICY_DURATION.search(source, 0, start + len(word))) is not None
-    ):
-        count, unit = span.groups()
-        duration = f"{24 * int(count)}h" if unit == "d" else span[0]
-        help_ = f"write `duration('{duration}')`"
+    start, word, help_ = explain_unexpected(source, start, word)
     printable = word if word.isprintable() else word.encode("unicode_escape").decode("ascii")
     shown = "a string" if word[0] in "\"'" else f"`{printable}`"
     report("syntax", f"unexpected {shown}", TextSpan(start, start + len(word)), help_)
@@ -254,7 +219,7 @@ class _TreeBuilder:
         if isinstance(self.literals.get(name.start_pos), QuotedName):
             return self.reject("syntax", "a name in backticks is only valid after a dot", span)
         if name in RESERVED_WORDS:
-            help_ = _HELP_BY_WORD.get(name)
+            help_ = explain_unexpected(name, 0, name).help
             return self.reject("syntax", f"`{name}` is a reserved word", span, help_)
         return ast.Identifier(span, str(name), absolute)
 

@@ -242,7 +242,7 @@ def _to_diagnostic(problem: Problem, spec: ExpressionSpec, merged: MergedPolicy)
         severity=problem.severity,
         message=unsupported or problem.message,
         span=span,
-        help=None if unsupported else problem.help or _outcome_hint(problem, spec),
+        help=None if unsupported else _outcome_hint(problem, spec) or problem.help,
         lines=merged.lines(span),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from policyguard.compiler.build.messages import ParsedMessage, parse_message
@@ -33,6 +34,10 @@ _LIMIT_FIELDS = ("limit", "used", "left", "retry_after")
 """Figures of a limit or budget; rules have none."""
 
 
+_DOUBLED = re.compile(r"\{\{ *([\w.]{1,60}) *\}\}")
+"""A placeholder as other template languages have it."""
+
+
 def check_placeholders(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
     """Report undefined placeholders in the messages of rules and budgets."""
     for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
@@ -56,6 +61,17 @@ def _check_message(
             span,
             hint=f"write `{brace * 2}` for a literal brace",
         )
+    for doubled in _DOUBLED.finditer(node.text):
+        name = doubled[1]
+        is_field = "." in name and name.split(".")[0] in _CALL_FIELDS
+        if is_field or _explain_unknown(name, policy) is None:
+            yield merged.diagnostic(
+                "reference/placeholder",
+                f"`{{{{{name}}}}}` is no placeholder: the message shows `{{{name}}}`",
+                node.subspan(*doubled.span()),
+                hint="write single braces",
+                severity="warning",
+            )
     for placeholder in message.placeholders:
         span = node.subspan(placeholder.start, placeholder.end)
         if section == "rules" and placeholder.name in _LIMIT_FIELDS:
@@ -83,6 +99,8 @@ def _explain_unknown(name: str, policy: Policy) -> tuple[str, str | None] | None
         return None if is_valid else (message, None)
     if root == "tags" and len(fields) == 1:
         return _explain_unknown_tag(fields[0], policy)
+    if root in _CALL_FIELDS and root != "tags":
+        return message, f"write {quote_text(f'{{call.{name}}}')}"
     return message, did_you_mean(name, ("rule", *_LIMIT_FIELDS, "call.tool", "call.args"))
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
+from policyguard.compiler.load.scalars import parse_duration
 from policyguard.engines.yaml_tree import Node, ScalarNode
 from policyguard.model.diagnostic import quote_text
 
@@ -16,7 +17,10 @@ _KEYS = {
     "decision": ("effect",),
     "duration": ("within",),
     "every": ("within",),
-    "exclude": ("unless",),
+    "except": ("outside", "unless"),
+    "exclude": ("outside", "unless"),
+    "exit": ("exit_code",),
+    "exit_status": ("exit_code",),
     "expression": ("when",),
     "if": ("when",),
     "interval": ("within",),
@@ -26,11 +30,17 @@ _KEYS = {
     "max_retries": ("failures",),
     "max_tokens": ("tokens",),
     "maximum": ("calls", "max"),
+    "not": ("outside",),
+    "output": ("text",),
     "error": ("message",),
     "period": ("within",),
     "reason": ("message",),
     "retries": ("failures",),
+    "returncode": ("exit_code",),
     "scope": ("per",),
+    "stderr": ("error",),
+    "stdout": ("text",),
+    "success": ("ok",),
     "then": ("effect",),
     "threshold": ("max",),
     "usd": ("cost",),
@@ -76,7 +86,29 @@ _VALUES = {
         "shadow": "observe",
         "test": "observe",
     },
+    "per": {
+        **dict.fromkeys(("conversation", "run", "task", "thread"), "session"),
+        **dict.fromkeys(("message", "request", "step"), "turn"),
+        **dict.fromkeys(("all", "everyone", "total"), "global"),
+    },
 }
+_TOP_HINTS = {
+    **dict.fromkeys(
+        ("allow", "allowed", "allowlist", "whitelist"),
+        "calls are allowed unless refused; to allow only some tools, write a rule with "
+        "`tools: {outside: […]}`",
+    ),
+    **dict.fromkeys(
+        ("block", "blocked", "blocklist", "denied", "deny", "denylist"),
+        "write a rule: `rules: {name: {tools: […], effect: block}}`",
+    ),
+    **dict.fromkeys(
+        ("default", "default_action", "default_effect"),
+        "there is no default effect: a call that nothing refuses runs; to refuse all but some "
+        "tools, write a rule with `tools: {outside: […]}`",
+    ),
+}
+"""What to write instead of sections of other tools."""
 _TIMES = {"second": "1s", "minute": "1m", "hour": "1h", "day": "1d", "week": "7d", "month": "30d"}
 _WORKAROUNDS = {
     "commands": "until then `when: call.command.contains('…')` catches accidents, not intent",
@@ -89,8 +121,19 @@ _WORKAROUNDS = {
     "result_rules": "until then the host must filter results",
 }
 """What to write instead of what is not implemented yet."""
+_CALL_KEYS = {
+    "tool": ("tool", "tool_name", "name", "function"),
+    "args": ("args", "arguments", "input", "parameters", "params"),
+}
+"""Keys of a call in other tools, which here is `tool: {arguments}`."""
+_POLICY_KEYS = ("budgets", "classify", "extends", "learn", "limits", "outcomes", "rules")
+_TIME_KEYS = ("duration", "every", "interval", "period", "within")
+_IN_CALLS = "`window` counts calls; for a time use a budget: `{calls: 3, within: 5m}`"
 _TAKE_LISTS = ("agents", "classes", "outside", "servers", "tools")
 """Selectors, into which a named list is inserted by `$name`."""
+_SURE = 0.7
+"""How alike a key of a step and a known one are that is not a tool's name, from 0 to 1."""
+_NAME = re.compile(r"[\w.-][\w.*-]*")
 _MAX_SHOWN_CHARS = 60
 
 
@@ -100,7 +143,53 @@ def explain_key(key: str, known: Collection[str], value: Node | None) -> str | N
     meant = next((one for one in _KEYS.get(folded, ()) if one in known), None)
     if meant is not None:
         return f"write `{meant}{_show_value(meant, value)}`"
+    if "returns" in known:  # a step of a test
+        return _explain_step_key(folded, known, value)
+    if "environ" in known and folded in _POLICY_KEYS:
+        return "it belongs in the policy, in the file that `policy` names"
+    if "extends" in known and folded in ("test", "tests"):
+        return "tests are a file beside the policy, such as `tests.yaml`, with `policy` and `tests`"
+    if "extends" in known and folded in _TOP_HINTS:
+        return _TOP_HINTS[folded]
+    if folded in _TIME_KEYS and "window" in known:
+        return _IN_CALLS
     return _HINTS.get(folded) if "effect" in known or "calls" in known else None
+
+
+def _explain_step_key(key: str, known: Collection[str], value: Node | None) -> str | None:
+    from difflib import get_close_matches
+
+    if key in _CALL_KEYS["tool"] and isinstance(value, ScalarNode):
+        return f"write {explain_call({'tool': value.value, 'args': {}})}"
+    if key in _CALL_KEYS["args"]:
+        return "put the arguments under the tool's name: `call: {tool: {…}}`"
+    if key in _KEYS or get_close_matches(key, known, cutoff=_SURE):
+        return None
+    return f"for a call write {quote_text(f'call: {{{key}: …}}')}"
+
+
+def explain_call(value: Mapping[str, object], key: str | int = "call") -> str | None:
+    """Return how to write a call of which tool and arguments are keys; None for anything else.
+
+    `key` is the key under which it stands, if that is one.
+    """
+    tool = next((value[name] for name in _CALL_KEYS["tool"] if name in value), None)
+    if not isinstance(tool, str) or not any(name in value for name in _CALL_KEYS["args"]):
+        return None
+    shown = tool if 0 < len(tool) <= _MAX_SHOWN_CHARS else "tool"
+    written = f"{{{shown}: {{…}}}}"
+    return quote_text(f"{key}: {written}" if isinstance(key, str) else written)
+
+
+def explain_time(value: str, key: str | int) -> str | None:
+    """Return what to write for a duration in place of a number of calls."""
+    return _IN_CALLS if key == "window" and parse_duration(value) is not None else None
+
+
+def explain_single_key(value: object, known: Collection[str]) -> str | None:
+    """Return the one value of a map that could stand in its place."""
+    inside = list(value.values()) if isinstance(value, dict) else []
+    return f"write `{inside[0]}`" if len(inside) == 1 and inside[0] in known else None
 
 
 def _show_value(meant: str, value: Node | None) -> str:
@@ -138,6 +227,9 @@ def explain_unsupported(key: str) -> str:
 
 def explain_list(value: str, source: str, key: str | int) -> str:
     """Return how to write a key's single value, as `source` has it, as a list."""
+    names = re.split(r"\s*[|,]\s*", value)
+    if key in (*_TAKE_LISTS, "extends") and len(names) > 1 and all(map(_NAME.fullmatch, names)):
+        return f"write {quote_text('[' + ', '.join(names) + ']')}"
     if source[:1] not in "\"'" and not re.fullmatch(r"[\w.$/-][\w.$/?*-]*", source):
         source = f'"{value}"'
     hint = f"write {quote_text(f'[{source}]')}"

@@ -209,7 +209,9 @@ def _resolve_name(name: str | Path, origin: _FileRef | None) -> _FileRef | _Fail
     if isinstance(name, str):
         if _URL.match(name):
             return _Failure(
-                "load/address", f"{quote_text(name)} is a URL; policies are never fetched"
+                "load/address",
+                f"{quote_text(name)} is a URL; policies are never fetched",
+                "keep a copy beside this file, and write `./name.yaml`",
             )
         if inputs.PACK_NAME.fullmatch(name):
             return _resolve_pack(name)

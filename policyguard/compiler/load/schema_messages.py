@@ -8,7 +8,23 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from policyguard.compiler.load import scalars, schema
-from policyguard.compiler.load.foreign_words import explain_key, explain_list, explain_value
+from policyguard.compiler.load.foreign_words import (
+    explain_call,
+    explain_key,
+    explain_list,
+    explain_single_key,
+    explain_time,
+    explain_value,
+)
+from policyguard.compiler.load.shape_hints import (
+    MAX_SHOWN_CHARS,
+    constant_hint,
+    expression_hint,
+    items_hint,
+    list_source,
+    map_hint,
+    takes_maximum,
+)
 from policyguard.engines import yaml_scalars
 from policyguard.engines.json_schema import ValidationProblem
 from policyguard.engines.yaml_tree import Node, ScalarNode
@@ -51,9 +67,7 @@ _NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
 _NUMERIC = ("count", "number", "duration")
 _WHITESPACE = re.compile(r"\s")
 _GLOB = r"^[^\s\[\]{}!]+$"
-_FLOW_SYNTAX = re.compile(r"[][{},]|: ")
 _CONDITIONS = ("when", "unless")
-_MAX_SHOWN_CHARS = 60
 _MAX_SECTIONS = 3
 _EXAMPLE_KEYS = {"tags", "roles", "user", "agent", "session", "marks", "at"}
 
@@ -67,7 +81,8 @@ def describe_problem(problem: ValidationProblem, node: Node | None) -> Message:
             return _describe_name(problem)
         case "required":
             missing = next(key for key in problem.expected if key not in problem.value)
-            return Message("schema/missing-key", f"{_owner(problem)} needs `{missing}`")
+            hint = "begin the file with `policyguard: 1`" if missing == "policyguard" else None
+            return Message("schema/missing-key", f"{_owner(problem)} needs `{missing}`", hint)
         case "dependentRequired":
             return _describe_dependent(problem)
         case "not":
@@ -125,6 +140,10 @@ def _describe_too_many(problem: ValidationProblem) -> Message:
         return Message("schema/too-long", message)
     name = problem.schema.get("x-name", "example")
     hint = "write each as a separate item"
+    if written := explain_call(problem.value, problem.path[-1]):
+        return Message(
+            "schema/conflict", "a call is the tool's name and arguments", f"write {written}"
+        )
     if not problem.value.keys().isdisjoint(_EXAMPLE_KEYS):
         hint = "put the call under `call`, beside the other keys"
     return Message("schema/conflict", f"several calls in one {name}", hint)
@@ -165,7 +184,7 @@ def _describe_name(problem: ValidationProblem) -> Message:
 def _whitespace_hint(problem: ValidationProblem) -> str | None:
     """Return a hint for a glob with white space."""
     text = str(problem.path[-1] if problem.keyword == "propertyNames" else problem.value)
-    if problem.expected != _GLOB or len(text) > _MAX_SHOWN_CHARS or not _WHITESPACE.search(text):
+    if problem.expected != _GLOB or len(text) > MAX_SHOWN_CHARS or not _WHITESPACE.search(text):
         return None
     meant = _WHITESPACE.sub("?", text.strip())
     more = "" if meant == text.strip() else ", where `?` matches any one character"
@@ -191,7 +210,8 @@ def _describe_choice(problem: ValidationProblem) -> Message:
             "schema/conflict", f"{_owner(problem)} has {' and '.join(given)}; keep exactly one"
         )
     amount = "one" if problem.keyword == "oneOf" else "at least one"
-    return Message("schema/missing-key", f"{_owner(problem)} needs {amount} of {names}")
+    hint = 'to cover every call, write `tools: ["*"]`' if "tools" in keys else None
+    return Message("schema/missing-key", f"{_owner(problem)} needs {amount} of {names}", hint)
 
 
 def _describe_pattern(problem: ValidationProblem, node: Node | None) -> Message:
@@ -205,7 +225,9 @@ def _describe_pattern(problem: ValidationProblem, node: Node | None) -> Message:
         return Message("schema/value", message, "omit the key, or switch a limit off with `none`")
     if scalar in _SCALAR_LABELS:
         message = f"{quote_value(problem.value)} is not {_SCALAR_LABELS[scalar]}"
-        return Message(f"scalar/{scalar}", message, hint)
+        return Message(
+            f"scalar/{scalar}", message, hint or explain_time(problem.value, problem.path[-1])
+        )
     if problem.expected == r"\S":
         return Message("schema/empty", f"{_owner(problem)} needs a reason", hint)
     return Message(
@@ -224,83 +246,37 @@ def _describe_mismatch(problem: ValidationProblem, node: Node | None) -> Message
         key = str(problem.path[-1]) if problem.path else ""
         hint = explain_value(value, key, expected.values) or did_you_mean(value, expected.values)
         return Message("schema/value", f"{quote_value(value)} is not {expected.text}", hint)
-    if expected.scalar == "duration" and schema.json_type(value) == "number":
+    if "a duration" in expected.text and schema.json_type(value) == "number":
         message = f"{quote_value(value)} is a number, but a duration is expected"
         return Message("scalar/duration", message, f"write `{value}s`")
     hint = problem.schema.get("x-hint") if problem.keyword == "const" else None
+    hint = hint or explain_single_key(value, expected.values)
     written = None
     if expected.text == "a map":
-        hint = _map_hint(problem)
-    elif "a map" in expected.text and type(value) is int and _takes_maximum(problem):
+        hint = map_hint(problem)
+    elif expected.text == _SCALAR_LABELS["cel"] and isinstance(value, dict | list):
+        hint = expression_hint(value)
+    elif "none" in expected.values and (value is False or value is None):
+        hint = "write `none` to switch it off"
+    elif "a map" in expected.text and type(value) is int and takes_maximum(problem):
         hint = f"write `{{max: {value}}}`"
     elif expected.text == "a list" and isinstance(value, dict):
-        hint = _items_hint(problem)
+        hint = items_hint(problem)
     elif (
         isinstance(value, str)
         and "a list" in expected.text
-        and 0 < len(value.strip()) <= _MAX_SHOWN_CHARS
+        and 0 < len(value.strip()) <= MAX_SHOWN_CHARS
     ):
         source = node.source.text[node.start : node.end] if node is not None else value
-        hint, written = explain_list(value, source, problem.path[-1]), _list_source(node)
+        hint, written = explain_list(value, source, problem.path[-1]), list_source(node)
     elif isinstance(value, bool) and problem.path[-1] in _CONDITIONS:
-        hint = _constant_hint(str(problem.path[-1]), value)
+        hint = constant_hint(str(problem.path[-1]), value)
     elif (
-        expected.is_text and isinstance(node, ScalarNode) and 0 < len(node.text) <= _MAX_SHOWN_CHARS
+        expected.is_text and isinstance(node, ScalarNode) and 0 < len(node.text) <= MAX_SHOWN_CHARS
     ):
         hint = f'if it is text, quote it: `"{node.text}"`'
     found = "nothing" if value is None else quote_value(value)
     return Message("schema/type", f"expected {expected.text}, found {found}", hint, written)
-
-
-def _takes_maximum(problem: ValidationProblem) -> bool:
-    """Return whether a map in this place has a key `max`."""
-    return "max" in schema.find_keys(dict(problem.schema))
-
-
-def _map_hint(problem: ValidationProblem) -> str | None:
-    """Return a hint on how to write the value as a map."""
-    value, key = problem.value, problem.path[-1] if problem.path else ""
-    if isinstance(value, list):
-        if not isinstance(problem.schema.get("additionalProperties"), dict):
-            return "write its keys without `-`: `key: value`"
-        first = value[0] if value and isinstance(value[0], dict) else {}
-        name = _display_name(first.get("id") or first.get("name") or next(iter(first), None))
-        return f"write each entry under its name, without `-`: `{name}: …`"
-    if key in problem.schema.get("properties", {}):
-        return f"`{key}` is in the place of a name: indent it further, as a key of its entry"
-    if value is None:
-        return f"`{key}` is empty: indent its keys further"
-    return None
-
-
-def _items_hint(problem: ValidationProblem) -> str | None:
-    """Return a hint on how to write a map of entries as a list."""
-    needed = schema.resolve_ref(problem.schema.get("items", {})).get("required", ())
-    if not needed or not problem.value:
-        return None
-    name = _display_name(next(iter(problem.value)))
-    return f"order matters here: write each entry as an item, `- {needed[0]}: {name}`"
-
-
-def _display_name(name: object) -> str:
-    """Return a name short enough for a hint, or `name`."""
-    return name if isinstance(name, str) and 0 < len(name) <= _MAX_SHOWN_CHARS else "name"
-
-
-def _list_source(node: Node | None) -> str | None:
-    """Return a scalar's source in brackets, or None if that would change its meaning."""
-    if not isinstance(node, ScalarNode) or node.style in ("|", ">"):
-        return None
-    text = node.source.text[node.start : node.end]
-    return f"[{text}]" if node.style or not _FLOW_SYNTAX.search(text) else None
-
-
-def _constant_hint(key: str, value: bool) -> str:
-    """Return a hint for a condition that is constant."""
-    if (key == "when") is not value:
-        return "the entry matches no call: remove it"
-    then = "match every call" if value else "exempt no call"
-    return f'omit `{key}` to {then}, or quote it: `"{str(value).lower()}"`'
 
 
 class _Expected(NamedTuple):
@@ -324,6 +300,7 @@ def _expected(keyword: str, expected: Any, around: schema.Subschema | Any) -> _E
     scalar = around.get("x-scalar", "")
     kinds = (expected,) if isinstance(expected, str) else tuple(expected)
     reads = scalar if scalar in _NUMERIC else "boolean" if kinds == ("boolean",) else ""
+    reads = "number" if set(kinds) <= {"integer", "number"} else reads
     text = (
         _SCALAR_LABELS[scalar]
         if scalar in _SCALAR_LABELS

@@ -140,7 +140,8 @@ def _find_regex(name: str) -> tuple[str, str] | None:
     shown = quote_text(name)
     as_regex = f"{shown} is written as a regex, not as a glob"
     if len(name) > 1 and name.startswith("/") and name.endswith("/"):
-        return as_regex, f"write {quote_text(f'*{name[1:-1]}*')}"
+        glob = re.sub(r"\*+", "*", f"*{re.sub(r'[.][*+]', '*', name[1:-1])}*")
+        return as_regex, f"write {quote_text(glob)}"
     if _SEPARATORS & set(name):
         items = [_strip_regex(one) for one in _alternatives(name)]
         message = f"{shown} is one name; a glob has no alternatives"

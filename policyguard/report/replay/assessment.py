@@ -72,6 +72,18 @@ def describe_refusals(figures: Figures) -> str:
     return f"a call in {refused.count or 'none'} of {of} with a call{_causes_text(causes)}"
 
 
+def describe_change(figures: Figures) -> str | None:
+    """Say how many successful runs are refused that the baseline allows, and vice versa."""
+    baseline = figures.baseline
+    if baseline is None or baseline.harm.rate is None:
+        return None
+    refused = phrases.count(baseline.newly_refused.succeeded, "successful session")
+    return (
+        f"{refused} newly refused, {baseline.newly_allowed.succeeded or 'none'} newly allowed; "
+        f"the baseline would have refused a call in {baseline.harm.refused or 'none'}"
+    )
+
+
 def next_step(figures: Figures) -> str | None:
     """Say how to see and prevent the refusals in successful runs; None without any."""
     if assess_harm(figures.harm, figures.rules).kind != "hit":

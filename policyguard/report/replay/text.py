@@ -8,6 +8,7 @@ from policyguard.report.escape import for_terminal
 from policyguard.report.replay import phrases
 from policyguard.report.replay.assessment import (
     assess_harm,
+    describe_change,
     describe_refusals,
     sort_rules_by_harm,
 )
@@ -77,6 +78,8 @@ def _result(figures: Figures, style: Style) -> Iterator[str]:
     text = for_terminal(found.text)
     text = style.bad(text) if found.kind == "hit" else style.strong(text)
     yield f"result  {text} {found.confidence}"
+    if change := describe_change(figures):
+        yield f"change  {change}"
     yield f"refused {for_terminal(describe_refusals(figures))}"
 
 

@@ -13,7 +13,7 @@ from policyguard.report.style import PLAIN, Style
 from policyguard.report.suggest import phrases as say
 from policyguard.report.suggest.figures import CandidateFigures, Suggestion, SweepPoint
 
-_WIDTH = 96
+_COMMENT_WIDTH = 80
 _ENTRY = 60
 
 
@@ -42,20 +42,22 @@ def render_signatures(suggestion: Suggestion) -> str:
 
 
 def render_text(suggestion: Suggestion, style: Style = PLAIN) -> str:
-    """Render the report that `policyguard suggest` prints."""
-    return "\n".join(_lines(suggestion, style))
+    """Render the report that `policyguard suggest` prints.
+
+    The layers at its end keep their lines, however narrow the terminal, so that one can copy them.
+    """
+    return "\n".join([style.join(_lines(suggestion, style)), *_layers(suggestion, style)])
 
 
 def _lines(suggestion: Suggestion, style: Style) -> Iterator[str]:
     yield style.strong(f"policy {for_terminal(phrases.policy(suggestion.policy))}")
-    yield from _indented(say.runs_used(suggestion))
+    yield f"  {for_terminal(say.runs_used(suggestion))}"
     yield ""
     yield style.strong("proposed")
-    yield from _indented(say.proposal(suggestion))
+    yield f"  {for_terminal(say.proposal(suggestion))}"
     for sentence in say.guarantee_summary(suggestion):
-        yield from (
-            line if suggestion.guaranteed else style.warning(line) for line in _indented(sentence)
-        )
+        text = for_terminal(sentence)
+        yield f"  {text if suggestion.guaranteed else style.warning(text)}"
     yield ""
     yield from _candidates(suggestion, style)
     yield from _curve(suggestion, style)
@@ -64,8 +66,10 @@ def _lines(suggestion: Suggestion, style: Style) -> Iterator[str]:
     yield ""
     yield "caveats"
     for caveat in say.caveats(suggestion):
-        first, *rest = _wrapped(f"- {caveat}", "    ")
-        yield from (first.removeprefix("  "), *rest)
+        yield f"  - {for_terminal(caveat)}"
+
+
+def _layers(suggestion: Suggestion, style: Style) -> Iterator[str]:
     if suggestion.chosen is not None and suggestion.chosen.changes:
         yield from ("", style.strong("overrides, as a layer"), "", suggestion.yaml.rstrip())
     if suggestion.signatures_yaml:
@@ -83,7 +87,7 @@ def _candidates(suggestion: Suggestion, style: Style) -> Iterator[str]:
         bound = "" if suggestion.guaranteed else f"{one.bound:<9.1%} "
         line = f"{caught} {f'{harm.count} of {harm.of}':<13} {bound}{one.p_value:.3f}"
         yield f"{'*' if one.chosen else ' '} {line}  {_passed(one)}"
-        yield from _wrapped(say.changes(one.changes), "      ")
+        yield f"      {for_terminal(say.changes(one.changes))}"
     bounds = f"; at most: for all at once, with {say.percent(suggestion.confidence)} confidence"
     yield f"  * proposed{'' if suggestion.guaranteed else bounds}"
 
@@ -104,8 +108,9 @@ def _curve(suggestion: Suggestion, style: Style) -> Iterator[str]:
             marked = True
             yield f"  {'-' * 20} more than {say.percent(suggestion.max_harm)} {'-' * 20}"
         caught = f"{style.bar(point.catch.rate or 0.0)} {f'{point.catch.count} caught':<12}"
-        text = for_terminal(say.changes(point.changes), 110)
-        yield f"  {f'{point.harm.count} harmed ({harm:.1%})':<20} {caught} {style.faint(text)}"
+        text = style.faint(for_terminal(say.changes(point.changes), 110))
+        line = f"  {f'{point.harm.count} harmed ({harm:.1%})':<20} {caught}"
+        yield from (line, f"      {text}") if style.narrow else (f"{line} {text}",)
 
 
 def _sweep(suggestion: Suggestion) -> Iterator[str]:
@@ -120,7 +125,7 @@ def _sweep(suggestion: Suggestion) -> Iterator[str]:
         marked = [
             f"[{text}]" if one.is_current else text for text, one in zip(shown, points, strict=True)
         ]
-        yield from _wrapped(" · ".join(marked), "    ")
+        yield f"    {for_terminal(' · '.join(marked))}"
 
 
 def _distinct_points(points: list[SweepPoint]) -> list[SweepPoint]:
@@ -153,20 +158,12 @@ def _errors(suggestion: Suggestion) -> Iterator[str]:
         yield f"  {group.errors:>6}  ({kinds}) not proposed: {group.why}"
 
 
-def _indented(text: str) -> list[str]:
-    return _wrapped(text, "  ")
-
-
 def _commented(text: str) -> list[str]:
-    return _wrapped(text, "# ")
-
-
-def _wrapped(text: str, indent: str) -> list[str]:
     lines = wrap(
         for_terminal(text),
-        _WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent,
+        _COMMENT_WIDTH,
+        initial_indent="# ",
+        subsequent_indent="# ",
         break_on_hyphens=False,
     )
     return [for_terminal(line) for line in lines]  # a line break may expose a command

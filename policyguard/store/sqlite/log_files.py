@@ -30,7 +30,8 @@ def require_writable(path: Path) -> None:
     """
     for suffix in ("", "-wal", "-shm"):
         file = path.with_name(path.name + suffix)
-        if not is_writable(file) and file.exists():
+        # Another process may make the file between two of these.
+        if not is_writable(file) and file.exists() and not is_writable(file):
             raise StoreError(file, *READ_ONLY)
 
 

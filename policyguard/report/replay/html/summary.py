@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from policyguard.report.replay import phrases
-from policyguard.report.replay.assessment import HarmAssessment, assess_harm
+from policyguard.report.replay.assessment import HarmAssessment, assess_harm, describe_change
 from policyguard.report.replay.figures import Catch, Figures, GateFigures, Harm, Share
 from policyguard.report.replay.html.charts import interval, stacked
 from policyguard.report.replay.html.components import effect_label, entry_link, section
@@ -18,10 +18,12 @@ def summary_section(figures: Figures, entries: Mapping[str, str]) -> Element:
     `entries` are the ids of the policy's entries in the page.
     """
     assessment = assess_harm(figures.harm, figures.rules)
+    change = describe_change(figures)
     banner = element(
         "div",
         element("p", *_linked(assessment, entries), class_="sentence"),
         element("p", assessment.confidence),
+        element("p", f"{change}.") if change else None,
         class_=f"assessment {assessment.kind}",
     )
     caveats = [element("li", text) for text in phrases.caveats(figures)]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from policyguard import Decision, Guard
+from policyguard import Decision, Effect, Guard
 
 FOLDER = Path(__file__).parent / "cases" / "loops"
 MAX_CALLS = 20
@@ -126,3 +126,32 @@ def test_work_that_looks_like_a_loop_goes_on(case: dict[str, Any]) -> None:
     count = case.get("times", LEGITIMATE_CALLS // len(case["calls"])) * len(case["calls"])
     decisions = list(run(case, count))
     assert decisions[-1], decisions[-1].message
+
+
+def test_two_agents_that_hand_a_task_to_and_fro_are_stopped() -> None:
+    """Each in a turn of its own: what one session counts in a turn stays at one."""
+    guard = Guard.load("core")
+    guard.session("root")
+    agents = [guard.session(name, parent="root", agent=name) for name in ("writer", "editor")]
+    effects = []
+    for number in range(20):
+        session, other = agents[number % 2], agents[1 - number % 2]
+        session.turn()
+        task = {"to": other.id, "task": "make it shorter"}
+        decision = session.check("delegate_task", task)
+        effects.append(decision.effect)
+        if decision.allowed:
+            session.record(decision, result=f"accepted by {other.id} as {number:x}")
+    first = effects.index(Effect.BLOCK)
+    assert Effect.ADVISE in effects[:first]
+
+
+def test_different_tasks_are_handed_on() -> None:
+    guard = Guard.load("core")
+    guard.session("root")
+    agents = [guard.session(name, parent="root", agent=name) for name in ("writer", "editor")]
+    for number in range(40):
+        session = agents[number % 2]
+        decision = session.check("delegate_task", {"task": f"chapter {number // 2}"})
+        assert decision.effect is Effect.ALLOW
+        session.record(decision, result="accepted")

@@ -114,6 +114,18 @@ class BoundPlan:
     `needs_successes` some limit counts every result. `refusal_streak` is the tracker of `refusals`.
     """
 
+    __slots__ = (
+        "cycle",
+        "limits",
+        "must_evaluate",
+        "needs_successes",
+        "plan",
+        "recent_results",
+        "refusal_streak",
+        "repetition",
+        "watched",
+    )
+
     def __init__(
         self,
         plan: Plan,

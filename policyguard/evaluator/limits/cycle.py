@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Container
 
 from policyguard.evaluator.attempt import Attempt, WindowEntry
@@ -14,13 +13,13 @@ from policyguard.model.outcome import Outcome
 
 
 class CallSequence:
-    """The latest calls that matter, and the fingerprints of the `longest` last of them."""
+    """The latest calls that matter, and the likenesses of the `longest` last of them."""
 
     __slots__ = ("entries", "recent")
 
-    def __init__(self, longest: int) -> None:
+    def __init__(self) -> None:
         self.entries: list[WindowEntry] = []
-        self.recent: deque[str] = deque(maxlen=longest)
+        self.recent: list[str] = []  # a deque would be five times as large
 
 
 class CycleChecker(LimitChecker, eq=False, kw_only=True):
@@ -43,7 +42,7 @@ class CycleChecker(LimitChecker, eq=False, kw_only=True):
 
     def new_tracker(self) -> CallSequence:
         """Return an empty sequence."""
-        return CallSequence(self.longest)
+        return CallSequence()
 
     def watched(self, tracker: CallSequence) -> Container[str] | None:
         """Return the recent calls."""
@@ -80,8 +79,10 @@ class CycleChecker(LimitChecker, eq=False, kw_only=True):
 
     def admit(self, tracker: CallSequence, attempt: Attempt) -> None:
         """Append the call."""
-        tracker.recent.append(attempt.likeness)
-        entries = tracker.entries
+        recent, entries = tracker.recent, tracker.entries
+        recent.append(attempt.likeness)
+        if len(recent) > self.longest:
+            del recent[0]
         entries.append(attempt.window_entry)
         if len(entries) > self.max_entries:
             del entries[0]
@@ -125,8 +126,7 @@ class CycleChecker(LimitChecker, eq=False, kw_only=True):
         """Remove the call."""
         if attempt.window_entry in tracker.entries:
             tracker.entries.remove(attempt.window_entry)
-            tracker.recent.clear()
-            tracker.recent.extend(entry.likeness for entry in tracker.entries[-self.longest :])
+            tracker.recent[:] = [entry.likeness for entry in tracker.entries[-self.longest :]]
 
 
 def _is_periodic(entries: list[WindowEntry], length: int, rounds: int) -> bool:

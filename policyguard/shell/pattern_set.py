@@ -54,16 +54,12 @@ class CommandPatterns:
         return not line.opaque and all(self._covers(command) for command in line.commands)
 
     def _covers(self, command: SimpleCommand) -> bool:
-        reader = self._reader
-        if any(name not in reader.neutral for name in command.variables):
+        if not self._reader.runs_as_written(command):
             return False
         if any(redirect.target != _NOWHERE for redirect in command.redirects):
             return False
         if not command.path:
             return True
-        folder, slash, _ = command.path.rpartition("/")
-        if slash and folder not in reader.folders:
-            return False
         wrappers = self._reader.wrappers
         around = [wrappers.find(name) for name in command.wrappers]
         if not all(wrapper is not None and wrapper.harmless for wrapper in around):

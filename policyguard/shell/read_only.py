@@ -23,8 +23,10 @@ def is_read_only(text: str, reader: ShellReader) -> bool:
     call runs is elsewhere then.
     """
     first = find_first_word(text)
-    if first and not (reader.wrappers.find(first) or _may_be_read_only(first, reader)):
-        return False
+    if first and reader.wrappers.find(first) is None:
+        program = reader.programs.find(first)
+        if program is None or not program.read_only:
+            return False
     answer = _answer_plain(text, reader)
     if answer is not None:
         return answer
@@ -53,21 +55,13 @@ def _answer_plain(text: str, reader: ShellReader) -> bool | None:
     return True
 
 
-def _may_be_read_only(program: str, reader: ShellReader) -> bool:
-    known = reader.programs.find(program)
-    return known is not None and bool(known.read_only)
-
-
 def _is_read_only(command: SimpleCommand, reader: ShellReader) -> bool:
     if any(redirect.writes and redirect.target not in _NOWHERE for redirect in command.redirects):
         return False
-    if any(name not in reader.neutral for name in command.variables):
+    if not reader.runs_as_written(command):
         return False
     if not command.path:
         return True
-    folder, slash, _ = command.path.rpartition("/")
-    if not is_static(command.path) or (slash and folder not in reader.folders):
-        return False
     wrapper = reader.wrappers.find(command.program)
     if wrapper is not None and (wrapper.harmless or wrapper.read_only):
         return True  # what it runs is a command of its own

@@ -6,8 +6,9 @@ import threading
 from collections import OrderedDict
 
 from policyguard.model.shell import Shell
-from policyguard.shell.command_line import CommandLine
+from policyguard.shell.command_line import CommandLine, SimpleCommand
 from policyguard.shell.lookup import Lookup
+from policyguard.shell.words import is_static
 
 
 class ShellReader:
@@ -43,6 +44,15 @@ class ShellReader:
                 if len(self._kept) > self.facts.bounds.texts:
                     self._kept.popitem(last=False)
         return line
+
+    def runs_as_written(self, command: SimpleCommand) -> bool:
+        """Whether a program's name says for certain what runs: no variable or folder changes it."""
+        folder, slash, _ = command.path.rpartition("/")
+        return (
+            is_static(command.path)
+            and (not slash or folder in self.folders)
+            and all(name in self.neutral for name in command.variables)
+        )
 
     def _read(self, text: str) -> CommandLine:
         from policyguard.shell.statements import Statements

@@ -57,6 +57,8 @@ class Wrapped:
     ) -> list[int]:
         """Add the command of `words`; return the indices of those that write to its output."""
         reading = self._reading
+        if len(around) > reading.bounds.depth:
+            return reading.add_unknown("nesting is too deep", given.sources)
         if not words:
             if redirects or variables or given.words:
                 return [
@@ -146,19 +148,7 @@ class Wrapped:
         if not rest:
             return []
         assigned = (*command.variables, *names)
-        return self._deepen(rest, given, command.redirects, assigned, around)
-
-    def _deepen(
-        self,
-        words: list[str],
-        given: Input,
-        redirects: tuple[Redirect, ...],
-        variables: tuple[str, ...],
-        around: tuple[str, ...],
-    ) -> list[int]:
-        if len(around) > self._reading.bounds.depth:
-            return self._reading.add_unknown("nesting is too deep", given.sources)
-        return self.add(words, given, redirects, variables, around)
+        return self.add(rest, given, command.redirects, assigned, around)
 
     def _run_after(
         self,
@@ -186,7 +176,7 @@ class Wrapped:
                 )
             ]
             if rest:
-                indices += self._deepen(rest, given, command.redirects, (), around)
+                indices += self.add(rest, given, command.redirects, (), around)
             position = end
         return indices
 

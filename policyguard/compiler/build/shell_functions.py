@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from typing import Any
 
 from policyguard.cel.functions.standard import Function
 from policyguard.cel.types.types import BOOL, STRING
 from policyguard.model.shell import Shell
 
-if TYPE_CHECKING:
-    from policyguard.shell.reader import ShellReader
-
 
 def shell_functions(shell: Shell) -> tuple[Function, ...]:
-    """Return `command.read_only()`. The parser is not imported before the first call."""
-    return (Function("read_only", STRING, (), BOOL, _read_only(shell)),)
-
-
-def _read_only(shell: Shell) -> Callable[[Any], bool]:
-    """Return a function that tells whether a command certainly changes nothing."""
+    """Return `command.read_only()`. What reads commands is imported by its first call."""
 
     @cache
-    def reader() -> ShellReader:
+    def load() -> Callable[[str], bool]:
+        from policyguard.shell.read_only import is_read_only
         from policyguard.shell.reader import ShellReader
 
-        return ShellReader(shell)
+        return partial(is_read_only, reader=ShellReader(shell))
 
-    def is_read_only(command: Any) -> bool:
-        from policyguard.shell.read_only import is_read_only
+    def read_only(command: Any) -> bool:
+        return load()(command)
 
-        return is_read_only(command, reader())
-
-    return is_read_only
+    return (Function("read_only", STRING, (), BOOL, read_only),)

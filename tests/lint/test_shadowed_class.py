@@ -55,3 +55,24 @@ def test_what_a_conditional_class_takes_away(tmp_path: Path, own: str, use: str,
     found = lint_paths([policy], select=["lint/shadowed-class"]).diagnostics
     assert len(found) == bool(lost)
     assert not lost or (f"lost: `{lost}`" in found[0].message and "`delete`" in found[0].message)
+
+
+@pytest.mark.parametrize(
+    ("second", "is_shadowed"),
+    [
+        ("tools: [get_user]", True),
+        ("tools: [user_get]", False),
+        ("{words: [get], leading: true}", True),
+        ("words: [get]", False),
+    ],
+)
+def test_an_entry_for_leading_words_matches_names_that_begin_so(
+    tmp_path: Path, second: str, is_shadowed: bool
+) -> None:
+    second = second.strip("{}")
+    classes = f"[{{class: a, words: [get], leading: true}}, {{class: b, {second}}}]"
+    rules = "rules: {no: {tools: ['*'], when: call.class == 'b'}}"
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(f"policyguard: 1\nname: own\nclassify: {{classes: {classes}}}\n{rules}\n")
+    found = lint_paths([policy], select=["lint/shadowed-class"]).diagnostics
+    assert bool(found) == is_shadowed

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 
 from policyguard.compiler.load.scalars import parse_duration
+from policyguard.compiler.load.shape_hints import MAX_SHOWN_CHARS, display_name
 from policyguard.engines.yaml_tree import Node, ScalarNode
 from policyguard.model.diagnostic import quote_text
 
@@ -134,7 +135,6 @@ _TAKE_LISTS = ("agents", "classes", "outside", "servers", "tools")
 _SURE = 0.7
 """How alike a key of a step and a known one are that is not a tool's name, from 0 to 1."""
 _NAME = re.compile(r"[\w.-][\w.*-]*")
-_MAX_SHOWN_CHARS = 60
 
 
 def explain_key(key: str, known: Collection[str], value: Node | None) -> str | None:
@@ -176,8 +176,7 @@ def explain_call(value: Mapping[str, object], key: str | int = "call") -> str | 
     tool = next((value[name] for name in _CALL_KEYS["tool"] if name in value), None)
     if not isinstance(tool, str) or not any(name in value for name in _CALL_KEYS["args"]):
         return None
-    shown = tool if 0 < len(tool) <= _MAX_SHOWN_CHARS else "tool"
-    written = f"{{{shown}: {{…}}}}"
+    written = f"{{{display_name(tool, 'tool')}: {{…}}}}"
     return quote_text(f"{key}: {written}" if isinstance(key, str) else written)
 
 
@@ -194,7 +193,7 @@ def explain_single_key(value: object, known: Collection[str]) -> str | None:
 
 def _show_value(meant: str, value: Node | None) -> str:
     """Return the author's own value after a key, where it is short."""
-    if not isinstance(value, ScalarNode) or not 0 < len(value.text) <= _MAX_SHOWN_CHARS:
+    if not isinstance(value, ScalarNode) or not 0 < len(value.text) <= MAX_SHOWN_CHARS:
         return ""
     text = value.source.text[value.start : value.end]
     if meant == "effect":

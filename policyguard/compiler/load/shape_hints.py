@@ -29,7 +29,7 @@ def map_hint(problem: ValidationProblem) -> str | None:
         first = value[0] if value else None
         if isinstance(first, dict):
             first = first.get("id") or first.get("name") or next(iter(first), None)
-        name = _display_name(first)
+        name = display_name(first)
         return f"write each entry under its name, without `-`: `{name}: …`"
     if key in problem.schema.get("properties", {}):
         return f"`{key}` is in the place of a name: indent it further, as a key of its entry"
@@ -62,13 +62,13 @@ def items_hint(problem: ValidationProblem) -> str | None:
     needed = schema.resolve_ref(problem.schema.get("items", {})).get("required", ())
     if not needed or not problem.value:
         return None
-    name = _display_name(next(iter(problem.value)))
+    name = display_name(next(iter(problem.value)))
     return f"order matters here: write each entry as an item, `- {needed[0]}: {name}`"
 
 
-def _display_name(name: object) -> str:
-    """Return a name short enough for a hint, or `name`."""
-    return name if isinstance(name, str) and 0 < len(name) <= MAX_SHOWN_CHARS else "name"
+def display_name(name: object, other: str = "name") -> str:
+    """Return a name short enough for a hint, or `other`."""
+    return name if isinstance(name, str) and 0 < len(name) <= MAX_SHOWN_CHARS else other
 
 
 def list_source(node: Node | None) -> str | None:

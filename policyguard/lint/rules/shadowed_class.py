@@ -146,10 +146,9 @@ def _covers_words(first: ClassEntry, entry: ClassEntry) -> bool:
     """Return whether each name that `entry` matches contains a word of `first`."""
     if first.words is None:
         return True
-    if first.leading and not entry.leading:
-        return False
     words = {word.casefold() for word in first.words}
-    if entry.words is not None and {word.casefold() for word in entry.words} <= words:
+    is_comparable = entry.words is not None and (entry.leading or not first.leading)
+    if is_comparable and {word.casefold() for word in entry.words or ()} <= words:
         return True
     tools = entry.tools or ()
     limit = 1 if first.leading else None

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         SessionEnded,
         SessionStarted,
         Spent,
+        ToolsOffered,
         TurnStarted,
     )
     from policyguard.model.outcome import Outcome, Recorded
@@ -93,6 +94,7 @@ _MODULES = {
     "Spent": "policyguard.model.event",
     "StoreError": "policyguard.store.errors",
     "ToolTimeoutError": "policyguard.model.errors",
+    "ToolsOffered": "policyguard.model.event",
     "TurnStarted": "policyguard.model.event",
     "UnknownCallError": "policyguard.model.errors",
     "Violation": "policyguard.model.decision",
@@ -136,6 +138,7 @@ __all__ = [
     "Spent",
     "StoreError",
     "ToolTimeoutError",
+    "ToolsOffered",
     "TurnStarted",
     "UnknownCallError",
     "Violation",

@@ -30,7 +30,8 @@ class WindowEntry(msgspec.Struct, eq=False, gc=False):
 
     `likeness` tells calls that are alike; `key` tells its repetitions: the likeness, unless the
     policy names another key. The fingerprints are those of `Outcome`, a failure's result prefixed
-    with `!`; the result is None until there is one, and `like_result` empty unless the call recurs.
+    with `!`, one flagged as not advancing with `~`; the result is None until there is one, and
+    `like_result` empty unless the call recurs or is flagged so.
     `seq` numbers completions; a call in flight has the number of the last one
     before it. `is_exempt`: it failed by the harness's fault, and is not a repetition.
     `is_stale`: it succeeded and brought nothing new, so that no row of failures ends with it.
@@ -73,6 +74,7 @@ class Attempt(msgspec.Struct, eq=False):
     limits note on the call, by their ids.
     `wall` is the wall clock's time (ns) at the check, then at the result, where that is not the
     call's own.
+    `is_unknown`: the agent is offered no such tool.
     `is_held`: the guard itself runs the call, and will report its end. `is_given_up`: it was taken
     for unreported, and its slots were freed. `is_reduced`: its arguments were forgotten since.
     """
@@ -114,6 +116,7 @@ class Attempt(msgspec.Struct, eq=False):
     bound_plan: BoundPlan = None  # type: ignore[assignment]
     window_entry: WindowEntry = None  # type: ignore[assignment]
     _activation: Activation | None = None
+    is_unknown: bool = False
     is_held: bool = False
     is_given_up: bool = False
     is_reduced: bool = False

@@ -20,11 +20,10 @@ from policyguard.evaluator.evaluator_state import EvaluatorState
 from policyguard.evaluator.outcome_classifier import OutcomeClassifier
 from policyguard.evaluator.plan import BoundPlan, ClassCandidates, Plan
 from policyguard.evaluator.session_state import SessionState
-from policyguard.model.amounts import to_units
 from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
 from policyguard.model.errors import NonPlainArgumentsError
-from policyguard.model.event import Charge, Completed
+from policyguard.model.event import Completed
 from policyguard.model.policy import Bounds
 from policyguard.model.tool_name import full_name_alias
 
@@ -150,12 +149,16 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         tool, server = attempt.tool, attempt.server
         alias = full_name_alias(tool, server, attempt.host_tool)
         plan = self.plan_for_tool(tool, server, session.agent, alias)
-        if plan is not None:
+        if session.offered is not None:
+            attempt.is_unknown = not session.offered.covers(attempt)
+        if plan is not None and not attempt.is_unknown:
             bound_plan = session.bind_plan(plan)
             session.plans_by_tool[name] = bound_plan
             return bound_plan
-        classes = self.candidates(tool, server, alias).classify(attempt)
-        return session.bind_plan(self.plan(tool, server, session.agent, classes, alias))
+        if plan is None:
+            classes = self.candidates(tool, server, alias).classify(attempt)
+            plan = self.plan(tool, server, session.agent, classes, alias)
+        return session.bind_plan(plan)
 
     def _find_plan_details(self, attempt: Attempt, plan: Plan) -> None:
         """Find what only some kinds of calls have."""
@@ -197,9 +200,18 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             if likeness in calls:
                 evaluates_limits = attempt.recurs = True
                 break
-        if not (evaluates_limits or learned or plan.budgets or plan.rules or attempt.errors):
+        if not (
+            evaluates_limits
+            or learned
+            or plan.budgets
+            or plan.rules
+            or attempt.errors
+            or attempt.is_unknown
+        ):
             return ALLOWED
         found = list(learned)
+        if attempt.is_unknown and session.offered is not None:
+            found.append(session.offered.violation(attempt))
         would: list[Violation] = []
         if evaluates_limits:
             self._evaluate_limits(session, attempt, bound_plan, found, would)
@@ -326,7 +338,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         found: list[Violation],
         would: list[Violation],
     ) -> None:
-        """Add the violations of bans, each in place of a weaker one of its limit."""
+        """Add the violations of bans, each in place of one of its limit."""
         by_id = {violation.id: violation for violation in found}
         for ban in session.bans.active.values():
             limit = ban.limit
@@ -335,14 +347,15 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
                 and limit.is_next_probe(session.get_tracker(limit), attempt)
             ):
                 continue
-            violation = ban.violation(session.count_refusals_of(ban.limit.id, ban.subject))
-            other = by_id.get(ban.limit.id)
-            if violation is None or (other is not None and other.effect >= violation.effect):
+            other = by_id.get(limit.id)
+            refused_count = session.count_refusals_of(limit.id, ban.subject)
+            violation = session.bans.violation(ban, attempt, refused_count, other)
+            if violation is None:
                 continue
             if other is not None:
                 found.remove(other)
-            by_id[ban.limit.id] = violation
-            (would if ban.limit.observe else found).append(violation)
+            by_id[limit.id] = violation
+            (would if limit.observe else found).append(violation)
 
     def evaluate_result(self, attempt: Attempt, event: Completed, at: int | None) -> CallResult:
         """Classify a result that came at `at` (ns), and find what it charges.
@@ -360,20 +373,6 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             if (settled := self.budgets[charge.budget].settle(charge, attempt, outcome)) is not None
         ]
         return CallResult(attempt, event, outcome, tuple(charges))
-
-    def charges_for_spend(
-        self, session: SessionState, tokens: int, cost: float
-    ) -> tuple[Charge, ...]:
-        """Return what the model's own use charges: to budgets of all calls only."""
-        charges = []
-        for budget in self.budgets.values():
-            amount = {"tokens": tokens, "cost": cost}.get(budget.kind, 0)
-            if amount and not budget.selective:
-                units = to_units(amount)
-                if units is None:
-                    units = budget.max  # an invalid amount uses up the budget
-                charges += [Charge(budget.id, key, units) for _, key in budget.owners(session)]
-        return tuple(charges)
 
 
 def _sort_by_strength(found: list[Violation]) -> tuple[Violation, ...]:

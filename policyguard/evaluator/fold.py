@@ -27,6 +27,7 @@ from policyguard.model.event import (
     SessionEnded,
     SessionStarted,
     Spent,
+    ToolsOffered,
     TurnStarted,
 )
 from policyguard.model.outcome import Outcome
@@ -64,6 +65,8 @@ def fold(evaluator: Evaluator, state: EvaluatorState, event: Event) -> None:
             transitions.release(evaluator, state, session, event.call, event.at)
         case TurnStarted():
             start_turn(evaluator, state, session, event)
+        case ToolsOffered():
+            session.offer(event.tools)
         case Spent():
             spend(evaluator, state, session, event)
         case Granted():

@@ -15,7 +15,7 @@ from policyguard.evaluator.limits.cycle import CycleChecker
 from policyguard.evaluator.limits.recent_results import RecentResults
 from policyguard.evaluator.limits.refusals import RefusalsChecker, RefusalStreak
 from policyguard.evaluator.limits.repeat import RepeatChecker
-from policyguard.evaluator.rule import RuleSet
+from policyguard.evaluator.rule import CompiledRule, RuleSet
 from policyguard.model.errors import ExpressionError
 
 
@@ -59,6 +59,11 @@ class Plan(msgspec.Struct, eq=False, kw_only=True):
         self.needs_more = not self.kind_only or bool(self.keyed_limits) or self.timeout is not None
         if isinstance(self.state_changing, bool):
             self.cached_answer = self.state_changing
+
+    def find_bans(self) -> tuple[str, ...]:
+        """Return the ids of the entries that refuse every call of this kind."""
+        entries: tuple[LimitChecker | CompiledRule, ...] = (*self.rules, *self.limits)
+        return tuple(entry.id for entry in entries if entry.is_ban)
 
     def find_limit_keys(self, attempt: Attempt) -> None:
         """Set the keys of a call by which limits compare it, where not by its likeness."""

@@ -34,6 +34,12 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     reads_time: bool
     approval: ApprovalRequirement | None = None
 
+    @property
+    def is_ban(self) -> bool:
+        """Whether it refuses every call of the tools that it is about."""
+        is_unconditional = self.when is None and self.unless is None
+        return is_unconditional and self.effect >= Effect.BLOCK and not self.observe
+
     def evaluate(self, attempt: Attempt) -> Violation | None:
         """Return the rule's violation, if it matches.
 

@@ -13,6 +13,7 @@ from policyguard.evaluator.limits.base import LimitChecker
 from policyguard.evaluator.limits.escalation import RefusedAttempts
 from policyguard.evaluator.limits.refusals import RefusalsChecker
 from policyguard.evaluator.limits.state_changes import StateChanges
+from policyguard.evaluator.offered_tools import OfferedTools
 from policyguard.evaluator.plan import BoundPlan, Plan
 from policyguard.model.amounts import MAX_AMOUNT, to_units
 from policyguard.model.event import SessionStarted
@@ -58,6 +59,7 @@ class SessionState:
         "in_flight",
         "last_results",
         "now",
+        "offered",
         "on_fast_path",
         "parent",
         "plans_by_tool",
@@ -100,6 +102,7 @@ class SessionState:
         self.state_changes = StateChanges()
         self._bound_plans: dict[Plan, BoundPlan] = {}
         self.plans_by_tool: dict[Any, BoundPlan] = {}
+        self.offered: OfferedTools | None = None
         self.active_limits: dict[str, bool] = {}
         self.trackers: dict[str, Any] = {}
         self.turn_trackers: dict[str, Any] = {}
@@ -248,6 +251,11 @@ class SessionState:
             or self.approvals.received
             or any(refused.attempts for refused in self.refused_attempts.values())
         )
+
+    def offer(self, tools: tuple[str, ...]) -> None:
+        """Note which tools the agent is offered from now on."""
+        self.offered = OfferedTools(tools)
+        self.plans_by_tool.clear()
 
     def reset_turn(self) -> None:
         """Forget what was counted per turn."""

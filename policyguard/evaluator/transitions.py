@@ -12,6 +12,7 @@ from policyguard.evaluator.evaluator import HALTED, Evaluator
 from policyguard.evaluator.evaluator_state import EvaluatorState
 from policyguard.evaluator.limits.bans import LimitBan
 from policyguard.evaluator.limits.base import LimitChecker
+from policyguard.evaluator.offered_tools import UNKNOWN_TOOL
 from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.session_state import SessionState
 from policyguard.model.effect import Effect
@@ -93,6 +94,7 @@ def admit(evaluator: Evaluator, state: EvaluatorState, attempt: Attempt) -> None
     else:
         for limit, tracker in bound_plan.limits:
             limit.admit(tracker, attempt)
+        session.bans.admit(attempt)
     if attempt.charges:
         for charge in attempt.charges:
             apply_charge(evaluator, state, session, charge, at)
@@ -126,6 +128,8 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
     if not is_cancelled:
         entry.result_fingerprint = outcome.result_fingerprint
         entry.like_result = outcome.like_result
+        if not outcome.advancing:  # its text may echo the call
+            _mark_flagged(entry)
         if not outcome.ok:
             _mark_failed(entry)
         if succeeded or (not outcome.ok and outcome.blame != "harness"):
@@ -144,6 +148,7 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
     if is_cancelled:  # its window entry stays that of a call without a result
         for limit, tracker in attempt.bound_plan.limits:
             limit.cancel(tracker, attempt)
+        session.bans.cancel(attempt)
         session.update_active_limits(attempt.bound_plan.plan)
     elif attempt.bound_plan.needs_successes or not (
         succeeded and session.on_fast_path and outcome.advancing
@@ -166,6 +171,15 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
     return state.hooks.on_completed(result)
 
 
+def _mark_flagged(entry: WindowEntry) -> None:
+    """Let a call's results that are flagged as bringing nothing new be alike, whatever their text.
+
+    One without the flag is another result.
+    """
+    entry.result_fingerprint = f"~{entry.result_fingerprint}"
+    entry.like_result = "~"
+
+
 def _mark_failed(entry: WindowEntry) -> None:
     """Let a failure with the words of a success have another result."""
     entry.result_fingerprint = f"!{entry.result_fingerprint}"
@@ -183,8 +197,10 @@ def _notify_limits(session: SessionState, attempt: Attempt, outcome: Outcome) ->
         limit.complete(tracker, attempt, outcome)
     if outcome.state == "success" and attempt.limit_notes:
         session.clear_refusals(attempt, has_succeeded=True)
-    if session.bans.active and outcome.state == "success" and outcome.advancing:
-        _lift_progress_bans(session, outcome)
+    if session.bans.active:
+        if outcome.state == "success" and outcome.advancing:
+            _lift_bans(session, attempt, outcome)
+        session.bans.complete(attempt, outcome)
     for limit, tracker in bound_plan.limits:
         if limit.sets_bans and (tracker or limit.always_evaluated):
             _add_ban(limit, tracker, attempt, outcome.result_fingerprint)
@@ -211,6 +227,7 @@ def release(
         return
     for limit, tracker in attempt.bound_plan.limits:
         limit.release(tracker, attempt)
+    session.bans.release(attempt)
     session.update_active_limits(attempt.bound_plan.plan)
     refund(evaluator, state, attempt)
     session.cel_session["calls"] -= 1
@@ -238,6 +255,8 @@ def refuse(
         if entry != HALTED:  # an ancestor's halt ends with the ancestor's
             session.halt_entry = session.halt_entry or entry
         reset_refusals(evaluator, session)
+    if session.offered is not None and UNKNOWN_TOOL in event.violations:
+        session.offered.was_listed = True
     attempt = restore_attempt(session, event, plan)
     awaiting = bound_plan.limits_awaiting_probe(attempt.at)
     if (
@@ -249,6 +268,7 @@ def refuse(
     for limit, tracker in bound_plan.limits:
         if limit.id in event.violations:
             limit.refuse(tracker, attempt)
+    session.bans.refuse(attempt, event.violations)
     for limit in plan.escalating_limits:
         if limit.id not in awaiting:
             session.add_refusal(limit.id, limit.subject(attempt))
@@ -290,9 +310,9 @@ def reset_refusals(evaluator: Evaluator, session: SessionState) -> None:
             session.active_limits.pop(id_, None)
 
 
-def _lift_progress_bans(session: SessionState, outcome: Outcome) -> None:
-    """Lift the bans that last until something advances."""
-    for ban in session.bans.lift_on_progress(outcome):
+def _lift_bans(session: SessionState, attempt: Attempt, outcome: Outcome) -> None:
+    """Lift the bans that a result which advances ends."""
+    for ban in session.bans.lift(attempt, outcome):
         ban.limit.allow_retry(session.get_tracker(ban.limit), ban.subject)
 
 

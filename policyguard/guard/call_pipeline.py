@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.budgets.charges import grant_charge, negate_charges, parent_charges
+from policyguard.evaluator.budgets.charges import (
+    grant_charge,
+    negate_charges,
+    parent_charges,
+    spend_charges,
+)
 from policyguard.evaluator.evaluation import ALLOWED, GuardMode
 from policyguard.evaluator.evaluator import CallIdentity, Evaluator
 from policyguard.evaluator.session_state import SessionState
@@ -254,9 +259,8 @@ class CallPipeline(KnownCalls):
     def spend(self, event: Spent) -> None:
         """Count what the model used between calls. Raises what `fold` raises."""
         with self._guard._lock:
-            charges = self._guard._evaluator.charges_for_spend(
-                self._state, event.tokens, event.cost
-            )
+            evaluator = self._guard._evaluator
+            charges = spend_charges(evaluator, self._state, event.tokens, event.cost)
             event = replace(event, session=self._state.id, charges=charges)
             self.fold(event, partial(self._charge_ancestors, charges, event.at))
 

@@ -143,7 +143,7 @@ class ReplaySession:
         there was no failure or refusal that still counts.
         """
         state, guard = self._state, self._session.guard
-        if self.closed or not state.on_fast_path:
+        if self.closed or not state.on_fast_path or state.offered is not None:
             return True
         try:
             fingerprint, loose_fingerprint, _ = guard._evaluator.identify(

@@ -9,6 +9,7 @@ from time import monotonic_ns
 from typing import Any, TypeVar, Unpack, cast, get_args
 
 from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.disabled_tools import find_disabled_tools
 from policyguard.evaluator.session_state import PROGRESSING
 from policyguard.guard import validate
 from policyguard.guard.approver import ask, ask_async, is_approved, require_comparable
@@ -21,7 +22,15 @@ from policyguard.guard.tools.results import error_text, parse_result
 from policyguard.learned.progress import ProgressStatus
 from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
-from policyguard.model.event import Approved, Completed, Granted, Released, Spent, TurnStarted
+from policyguard.model.event import (
+    Approved,
+    Completed,
+    Granted,
+    Released,
+    Spent,
+    ToolsOffered,
+    TurnStarted,
+)
 from policyguard.model.outcome import Recorded
 from policyguard.model.policy import Blame
 from policyguard.model.tool_name import MCP_PREFIX
@@ -44,18 +53,15 @@ class Session(SessionLifetime):
 
     @property
     def disabled(self) -> dict[str, str]:
-        """The tools that limits have switched off for now, with the reason.
+        """The tools that need not be offered to the model, with the reason.
 
-        They need not be offered to the model: their calls are refused until the limit's `until`.
+        Those that limits have switched off, until the limit's `until`; and of the tools that the
+        host has named (`offer`), those of which the policy refuses every call.
         """
         if self.guard._mode.observe:
             return {}
         with self.guard._lock:
-            return {
-                ban.tool: f"{ban.text} ({ban.limit.id}, {ban.duration_text})"
-                for ban in self._state.bans.active.values()
-                if ban.limit.refuse_tool and not ban.limit.observe
-            }
+            return find_disabled_tools(self.guard._evaluator, self._state)
 
     def check(
         self,
@@ -318,6 +324,17 @@ class Session(SessionLifetime):
         `ClosedError` if the session is closed.
         """
         self._pipeline.fold(TurnStarted(session=self.id, **self._times()))
+
+    def offer(self, tools: Iterable[str]) -> None:
+        """Say which tools the agent has from now on, as the model calls them.
+
+        Calls of any other tool are refused. The first refusal lists the tools, each names the one
+        that was probably meant. `ClosedError` if the session is closed.
+        """
+        names = validate.text_list("tools", tools)
+        offered = self._state.offered
+        if offered is None or offered.names != names:
+            self._pipeline.fold(ToolsOffered(session=self.id, tools=names, **self._times()))
 
     def spend(self, *, tokens: int = 0, cost: float = 0.0) -> None:
         """Count tokens and cost that the model used between calls.

@@ -68,6 +68,12 @@ class TurnStarted(_Event, frozen=True, tag="turn_started"):
     """The user spoke: a new turn."""
 
 
+class ToolsOffered(_Event, frozen=True, tag="offered"):
+    """The tools that the agent is offered from now on, as the model calls them."""
+
+    tools: tuple[str, ...] = ()
+
+
 class _AttemptEvent(_Event, frozen=True):
     call: str = ""
     tool: str = ""
@@ -255,6 +261,7 @@ class SessionEnded(_Event, frozen=True, tag="closed"):
 Event = (
     SessionStarted
     | TurnStarted
+    | ToolsOffered
     | Admitted
     | Refused
     | Completed

@@ -60,20 +60,22 @@ class Limit(Entry, frozen=True, kw_only=True):
     ask_at: int | None = None
     halt_at: int | None = None
     refuse: Literal["call", "tool"] = "call"
-    until: Literal["progress", "turn", "session"] | None = None
+    until: Literal["progress", "success", "turn", "session"] | None = None
 
 
 class RepeatLimit(Limit, frozen=True, kw_only=True):
     """At most `max` same calls among the last `window`; `all` is as many as `bounds` keeps.
 
-    `key` (CEL), if given, defines what *same* means, else `same` does. With `despite_changes` the
-    calls count on although something was changed in between.
+    `key` (CEL), if given, defines what *same* means, else `same` does. With `by` each tool has a
+    window of its own. With `despite_changes` the calls count on although something was changed in
+    between.
     """
 
     max: int
     window: int | Literal["all"]
     same: Same
     key: str | None = None
+    by: Literal["tool"] | None = None
     despite_changes: bool
     count: Literal["session", "tree"]
 
@@ -100,15 +102,19 @@ class NoProgressLimit(Limit, frozen=True, kw_only=True):
 
 
 class FailuresLimit(Limit, frozen=True, kw_only=True):
-    """At most `max` consecutive failures: any, the same error, or those of one signature.
+    """At most `max` consecutive failures: any, those of one signature, or with the same error.
+
+    The same `error` is told with numbers, paths and times masked, the same `result` word for word.
 
     They are counted for all calls together, by tool, or (`same: call`) for each call; with `count:
-    tree` for an agent and all its sub-agents together.
+    tree` for an agent and all its sub-agents together. With `despite_changes` a row by tool or call
+    goes on although something was changed in between.
     """
 
     max: int
-    same: Literal["error", "call"] | None = None
+    same: Literal["error", "result", "call"] | None = None
     by: Literal["tool"] | None = None
+    despite_changes: bool
     count: Literal["session", "tree"]
     signature: str | None = None
 

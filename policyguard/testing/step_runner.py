@@ -129,6 +129,8 @@ class _StepRunner:
         except ValueError as error:
             mismatch = Mismatch("session", "a session", str(error))
             raise _StepFailed(path, mismatch, key=True) from None
+        if spec.tools is not None:
+            self._sessions[name].offer(spec.tools)
 
     def run_step(self, step: Step) -> None:
         """Run a step and check its expectations."""

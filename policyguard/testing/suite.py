@@ -66,6 +66,7 @@ class SessionSpec(_Struct, frozen=True, kw_only=True):
     user: str = ""
     project: str = ""
     cwd: str | None = None
+    tools: tuple[str, ...] | None = None
     at: str | None = None
     parent: str | None = None
 

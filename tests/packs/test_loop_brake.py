@@ -16,37 +16,54 @@ INFRA = "ai.nimblebrain/infra-error"
 
 
 class Step(NamedTuple):
-    """A call of the tool and its result."""
+    """A call of a tool and its result."""
 
     query: str
     content: str
     failed: bool = False
     flagged: bool = False
     infra: bool = False
+    tool: str = "search"
 
 
 class Supervisor:
-    """The original in its current version, for one tool, until it trips."""
+    """The original in its current version, for one tool. It judges a call once it has run."""
 
     def __init__(self) -> None:
         self.last: object = None
         self.same = 0
         self.flagged = 0
-        self.content = ""
+        self.tripped_by: str | None = None
 
-    def trips(self, step: Step) -> bool:
-        if step.infra:
-            return False
+    @property
+    def is_tripped(self) -> bool:
+        return self.tripped_by is not None
+
+    def observe(self, step: Step) -> None:
         content = step.content[:512]
-        query = None if step.failed else " ".join(step.query.casefold().split())
-        fingerprint = (step.failed, content, query)
+        is_advancing = not (step.failed or step.flagged or step.infra)
+        if self.is_tripped:
+            if is_advancing and content != self.tripped_by:
+                self.tripped_by, self.flagged = None, 0
+                self.last, self.same = self._fingerprint(step), 1
+            return
+        if step.infra:
+            return
+        if step.flagged:
+            self.flagged += 1
+        elif is_advancing:
+            self.flagged = 0
+        fingerprint = self._fingerprint(step)
         self.same = self.same + 1 if fingerprint == self.last else 1
         self.last = fingerprint
+        if self.same >= 3 or self.flagged >= 6:
+            self.tripped_by = content
+
+    def _fingerprint(self, step: Step) -> object:
+        query = " ".join(step.query.casefold().split())
         if step.flagged:
-            self.flagged, self.content = self.flagged + 1, content
-        elif not step.failed and content != self.content:
-            self.flagged = 0
-        return self.same >= 3 or self.flagged >= 6
+            return ("flagged", query)
+        return (step.failed, step.content[:512], None if step.failed else query)
 
 
 COMPILED = compile_policy("loop-brake")
@@ -56,42 +73,57 @@ def _session(compiled: CompiledPolicy = COMPILED) -> Session:
     return Guard(compiled, clock=lambda: 1_772_800_000 * 10**9).session("s")
 
 
-def _make(session: Session, step: Step, tool: str = "search") -> None:
-    decision = session.check(tool, {"query": step.query})
-    assert decision.allowed, decision.message
-    session.record(
-        decision,
-        result=None if step.failed else step.content,
-        error=step.content if step.failed else None,
-        meta={key: True for key, given in ((FLAG, step.flagged), (INFRA, step.infra)) if given},
-    )
+def _make(session: Session, step: Step) -> bool:
+    """Make a call, unless it is refused."""
+    decision = session.check(step.tool, {"query": step.query})
+    if decision.allowed:
+        session.record(
+            decision,
+            result=None if step.failed else step.content,
+            error=step.content if step.failed else None,
+            meta={key: True for key, given in ((FLAG, step.flagged), (INFRA, step.infra)) if given},
+        )
+    return decision.allowed
 
 
 LONG = "x" * 512
 STEPS = st.lists(
     st.builds(
         Step,
-        st.sampled_from(["crm", " CRM\n", "erp"]),
-        st.sampled_from(["nothing", "no match", LONG + "a", LONG + "b"]),
+        st.sampled_from(["crm", " CRM\n", "erp", "hr"]),
+        st.sampled_from(["nothing", "no match 1", "no match 2", LONG + "a", LONG + "b"]),
         failed=st.booleans(),
         flagged=st.booleans(),
         infra=st.sampled_from([False, False, False, True]),
-    ).filter(lambda step: not step.failed or len(step.content) < 512),  # of errors, more counts
+        tool=st.sampled_from(["search", "search", "look"]),
+    ).filter(lambda step: not (step.failed and step.flagged)),
     max_size=40,
 )
 
 
 @settings(deadline=None)  # cores are shared
 @given(STEPS)
-def test_it_trips_where_the_supervisor_does(steps: list[Step]) -> None:
-    session, supervisor = _session(), Supervisor()
+def test_a_tool_is_off_where_the_supervisor_says_so(steps: list[Step]) -> None:
+    session = _session()
+    supervisors = {"search": Supervisor(), "look": Supervisor()}
     for number, step in enumerate(steps):
-        _make(session, step)
-        trips = supervisor.trips(step)
-        assert bool(session.disabled) is trips, (number, step)
-        if trips:
-            assert not session.check("search", {"query": f"another {number}"}).allowed
-            return
+        supervisor = supervisors[step.tool]
+        if _make(session, step):
+            supervisor.observe(step)
+        else:
+            assert supervisor.is_tripped, (number, step)
+        off = {tool for tool, one in supervisors.items() if one.is_tripped}
+        assert set(session.disabled) == off, (number, step)
+
+
+@given(STEPS)
+def test_a_tool_that_is_off_refuses_what_it_has_tried(steps: list[Step]) -> None:
+    session = _session()
+    for step in steps:
+        was_off = step.tool in session.disabled
+        ran = _make(session, step)
+        if was_off and ran and step.tool in session.disabled and not step.infra:
+            assert not _make(session, step), step
 
 
 @pytest.mark.parametrize("length", [512, 511])
@@ -106,14 +138,15 @@ def test_what_is_off_is_listed_with_the_reason() -> None:
     session = _session()
     for number in range(6):
         _make(session, Step(str(number), f"nothing for {number}", flagged=True))
-    _make(session, Step("a", "hello"), tool="read")
-    assert session.disabled == {}
+    _make(session, Step("a", "hello", tool="read"))
     for _ in range(3):
-        _make(session, Step("b", "same"), tool="look")
-    (told,) = session.disabled.values()
-    assert list(session.disabled) == ["look"]
-    assert "made 3 times and its result has not changed" in told
-    assert "limits/default/repeat" in told
+        _make(session, Step("b", "same", tool="look"))
+    search, look = session.disabled.items()
+    assert search[0] == "search"
+    assert "made no progress 6 times in a row" in search[1]
+    assert look[0] == "look"
+    assert "made 3 times and its result has not changed" in look[1]
+    assert "limits/default/repeat" in look[1]
 
 
 def test_an_operator_may_say_how_many(monkeypatch: pytest.MonkeyPatch) -> None:

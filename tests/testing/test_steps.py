@@ -266,6 +266,14 @@ def test_a_session_is_as_the_test_describes(tmp_path: Path) -> None:
         assert found(tmp_path, call, session=less) == [("effect", "allow or advise", "block")]
 
 
+def test_calls_of_tools_that_are_not_offered_are_refused(tmp_path: Path) -> None:
+    steps = [
+        {"call": {"serch": {}}, "expect": "block", "by": "session/unknown-tool", "says": "search"},
+        {"call": {"search": {}}},
+    ]
+    assert not failures(tmp_path, *steps, session={"tools": ["search"]})
+
+
 def test_sessions_of_one_project_share_its_budgets(tmp_path: Path) -> None:
     steps = [{"call": {"shared": {}}}, {"in": "two", "call": {"shared": {}}}]
     two = {"project": "p"}

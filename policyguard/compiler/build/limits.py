@@ -18,7 +18,7 @@ from policyguard.evaluator.limits.no_progress import NoProgressChecker
 from policyguard.evaluator.limits.outage import OutageChecker
 from policyguard.evaluator.limits.polling import UNBOUNDED, PollingChecker
 from policyguard.evaluator.limits.refusals import RefusalsChecker
-from policyguard.evaluator.limits.repeat import RepeatChecker
+from policyguard.evaluator.limits.repeat import RepeatByToolChecker, RepeatChecker
 from policyguard.evaluator.limits.stale import SameResultChecker, StaleChecker, UnchangedChecker
 from policyguard.model.entry import Entry
 from policyguard.model.limits import Budget as BudgetEntry
@@ -54,6 +54,7 @@ class LimitBuilder:
     ) -> LimitChecker:
         id_ = limit_id(level, kind, index)
         settings = _limit_settings(id_, entry, limits)
+        settings["probe_timeout"] = self._policy.bounds.unreported
         max_entries = self._policy.bounds.window_entries
         if kind == "repeat":
             return self._build_repeat(settings, level, index, entry)
@@ -70,10 +71,10 @@ class LimitBuilder:
                 **settings,
                 max=entry.max,
                 by="call" if entry.same == "call" else entry.by or "",
-                same_error=entry.same == "error",
+                same=entry.same if entry.same in ("error", "result") else "",
                 signature=entry.signature or "",
+                despite_changes=entry.despite_changes,
                 max_names=max_entries,
-                probe_timeout=self._policy.bounds.unreported,
             )
         if kind == "outage":
             return OutageChecker(
@@ -84,7 +85,6 @@ class LimitBuilder:
                 # Tools of one glob fail together; tools of one class do not.
                 shared=level.startswith("tools:"),
                 max_breakers=max_entries,
-                probe_timeout=self._policy.bounds.unreported,
             )
         return PollingChecker(
             **settings,
@@ -100,7 +100,7 @@ class LimitBuilder:
         if entry.same == "result":
             return SameResultChecker(**settings, max=entry.max, window=1)
         window = self._policy.bounds.window_entries if entry.window == "all" else entry.window
-        if entry.despite_changes:
+        if entry.despite_changes and entry.by is None:
             return UnchangedChecker(**settings, max=entry.max, window=window)
         path = limit_path(self._policy.limits[level], level, "repeat", index)
         expression = self._expressions.get(*path, "key")
@@ -111,13 +111,18 @@ class LimitBuilder:
             key = _tool_key
         elif entry.same == "target":
             key = _target_key(self._digest)
-        return RepeatChecker(
-            **settings,
+        settings.update(
             max=entry.max,
             window=window,
             same="key" if expression is not None else entry.same,
             key=key,
         )
+        if entry.by == "tool":
+            max_tools = self._policy.bounds.window_entries
+            return RepeatByToolChecker(
+                **settings, max_tools=max_tools, despite_changes=entry.despite_changes
+            )
+        return RepeatChecker(**settings)
 
 
 def build_refusals(level: str, limits: LimitLevel) -> RefusalsChecker | None:

@@ -65,6 +65,21 @@ def apply_charge(
         usage.charge(charge.amount, at, budget.within, budget.max_charges)
 
 
+def spend_charges(
+    evaluator: Evaluator, session: SessionState, tokens: int, cost: float
+) -> tuple[Charge, ...]:
+    """Return what the model's own use charges: to budgets of all calls only."""
+    charges = []
+    for budget in evaluator.budgets.values():
+        amount = {"tokens": tokens, "cost": cost}.get(budget.kind, 0)
+        if amount and not budget.selective:
+            units = to_units(amount)
+            if units is None:
+                units = budget.max  # an invalid amount uses up the budget
+            charges += [Charge(budget.id, key, units) for _, key in budget.owners(session)]
+    return tuple(charges)
+
+
 def grant_charge(evaluator: Evaluator, session: SessionState, event: Granted) -> Charge | None:
     """Return which usage a grant raises, and by how much; None for none.
 

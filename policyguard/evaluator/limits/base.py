@@ -25,7 +25,8 @@ class LimitSettings(msgspec.Struct, eq=False, kw_only=True):
 
     `counts_tree`: the calls of sub-agents count for the session at the root, and its for them.
     `refuse_tool`: once reached, the limit bans the tool instead of the call. `until` is how long
-    (progress, turn, session; empty for what the kind itself does).
+    (progress, success, turn, session; empty for what the kind itself does). A probe without a
+    result is given up after `probe_timeout` (ns).
     """
 
     id: str
@@ -36,6 +37,7 @@ class LimitSettings(msgspec.Struct, eq=False, kw_only=True):
     counts_tree: bool = False
     refuse_tool: bool = False
     until: str = ""
+    probe_timeout: int = 0
 
     @property
     def tracker_id(self) -> str:
@@ -52,12 +54,15 @@ class LimitChecker(LimitSettings, eq=False, kw_only=True):
     Below `min_count` it finds no violation, unless attempts were refused. Unless it is
     `always_evaluated`, its tracker stays empty, and it is not asked, until an outcome gives it
     something to count. With `needs_admissions` it counts admissions, with `needs_successes` every
-    success.
+    success. `judges_arguments`: a call with other arguments may fare better, so a ban `until:
+    success` tries one. With `counts_calls` a `max` of 0 refuses every call.
     """
 
     needs_admissions = False
     reads_recent_results = False
     counts_outcomes_only = False
+    judges_arguments = True
+    counts_calls = False
 
     always_evaluated: bool = True
     needs_successes: bool = True
@@ -72,6 +77,12 @@ class LimitChecker(LimitSettings, eq=False, kw_only=True):
         self.sets_bans = self.refuse_tool or bool(self.until)
         lowest = self.escalation.lowest_threshold
         self.min_count = self.max if lowest is None else min(self.max, lowest - 1)
+
+    @property
+    def is_ban(self) -> bool:
+        """Whether it refuses every call of the tools that it is about."""
+        blocks = self.escalation.effect >= Effect.BLOCK and not self.observe
+        return self.counts_calls and not self.max and blocks
 
     @abstractmethod
     def new_tracker(self) -> Any:

@@ -35,25 +35,26 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
     """Refuses calls after `max` consecutive failures; parallel calls of one batch count once.
 
     `by` is `tool` or `call` where each has a streak of its own; then only its own success ends it,
-    and a change of state. A success that brings nothing new ends none. With `same_error`
-    only the same error (masked) continues a streak, with `signature` only failures of that
-    signature; then only the tools of the streak are refused, so that another tool's success can end
-    it. Pending results, and those that the host flags as the harness's
-    fault, change nothing. At most `max_names` tools and batches are kept, the first goes first.
+    and a change of state, unless the limit counts `despite_changes`. A success that brings nothing
+    new ends none. With `same` only the same `error` (masked) or the same `result` (word for word)
+    continues a streak, with `signature` only failures of that signature; then only the tools of the
+    streak are refused, so that another tool's success can end it. Pending results, and those that
+    the host flags as the harness's fault, change nothing. At most `max_names` tools and batches are
+    kept, the first goes first.
 
     A limit that `admits_probes` admits, now and then, a call that has not failed in the streak: its
-    success ends the streak. A limit that asks or halts, or bans for a fixed time, admits none. A
-    probe without a result is given up after `probe_timeout` (ns). With `until: progress` only a new
-    result ends a full streak.
+    success ends the streak. A limit that asks or halts, or sets a ban, admits none. With `until:
+    progress` only a new result ends a full streak.
     """
 
     counts_outcomes_only = True
+    counts_calls = True
 
     by: str = ""
-    same_error: bool
+    same: str
+    despite_changes: bool
     signature: str
     max_names: int
-    probe_timeout: int
     admits_probes: bool = False
 
     def __post_init__(self) -> None:
@@ -74,7 +75,7 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
         """Return one subject for all attempts; with one error or signature, the tool."""
         if self.by:
             return self._streak_name(attempt)
-        return attempt.full_name if self.same_error or self.signature else ""
+        return attempt.full_name if self.same or self.signature else ""
 
     def _streak_name(self, attempt: Attempt) -> str:
         if not self.by:
@@ -97,7 +98,7 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
         if not count:
             return Violation(self.id, effect, "failures", NEVER_ALLOWED, _INSTEAD, 0, self.max)
         by_tool = self._tells_tools
-        how = "with the same error" if self.same_error else "in a row"
+        how = "with the same error" if self.same else "in a row"
         of_one_tool = by_tool and len(streak.tools or ()) == 1
         calls = f"calls of `{attempt.shown_tool}`" if of_one_tool else "calls"
         text = f"{calls} have failed {format_streak(count, how)}"
@@ -117,7 +118,7 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
 
     def _is_covered(self, streak: FailureStreak, attempt: Attempt) -> bool:
         """Whether the attempt's tool is one that the streak is about."""
-        if not (self.same_error or self.signature):
+        if not (self.same or self.signature):
             return True
         return streak.tools is not None and attempt.full_name in streak.tools
 
@@ -198,10 +199,10 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
             tracker.pop(name, None)
             return
         if streak is None or (
-            self.same_error and outcome.error_fingerprint != streak.error_fingerprint and not holds
+            self.same and self._error_of(outcome) != streak.error_fingerprint and not holds
         ):
             streak = FailureStreak(
-                outcome.error_fingerprint if self.same_error else "",
+                self._error_of(outcome),
                 ProbeSchedule(self.max) if self.admits_probes else _NO_PROBES,
             )
         tracker.pop(name, None)
@@ -219,16 +220,23 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
             streak.batches = self._add(streak.batches, attempt.batch)
         streak.count += 1
 
+    def _error_of(self, outcome: Outcome) -> str:
+        """Return what tells errors apart; empty if the limit counts any."""
+        if self.same == "error":
+            return outcome.error_fingerprint
+        return outcome.result_fingerprint if self.same else ""
+
     def _end_streaks(self, tracker: FailureStreaks, name: str, attempt: Attempt) -> None:
         """End the streak of a call that succeeded; all of them, if it may have changed state."""
-        if not self.by or attempt.bound_plan.plan.is_state_changing(attempt):
-            tracker.clear()
-        else:
+        is_apart = self.by and self.despite_changes
+        if is_apart or (self.by and not attempt.bound_plan.plan.is_state_changing(attempt)):
             tracker.pop(name, None)
+        else:
+            tracker.clear()
 
     @property
     def _tells_tools(self) -> bool:
-        return self.same_error or bool(self.signature) or self.by == "tool"
+        return bool(self.same or self.signature) or self.by == "tool"
 
     def _add(self, names: dict[str, None] | None, name: str) -> dict[str, None]:
         names = {} if names is None else names

@@ -26,13 +26,15 @@ Streaks = dict[str, NoProgressStreak]
 class NoProgressChecker(LimitChecker, eq=False, kw_only=True):
     """Refuses a tool after `max` consecutive results flagged as not advancing.
 
-    Only an unflagged success with another result than the last flagged one ends the streak;
-    failures, pending results and those that the harness is to blame for change nothing. Parallel
-    calls of one batch count once. At most `max_tools` are kept, the one flagged longest ago goes
-    first.
+    Only an unflagged success ends the streak, and a full one only if it has another result than the
+    last flagged one; failures, pending results and those that the harness is to blame for change
+    nothing. Parallel calls of one batch count once. At most `max_tools` are kept, the one flagged
+    longest ago goes first.
     """
 
     counts_outcomes_only = True
+    counts_calls = True
+    judges_arguments = False
 
     max_tools: int
 
@@ -77,7 +79,10 @@ class NoProgressChecker(LimitChecker, eq=False, kw_only=True):
             if (
                 streak is not None
                 and outcome.state == "success"
-                and outcome.result_fingerprint != streak.result_fingerprint
+                and (
+                    streak.count < self.max
+                    or outcome.result_fingerprint != streak.result_fingerprint
+                )
             ):
                 del tracker[name]
             return

@@ -54,7 +54,6 @@ class OutageChecker(LimitChecker, eq=False, kw_only=True):
     cooldown: int
     shared: bool
     max_breakers: int
-    probe_timeout: int
 
     def new_tracker(self) -> Breakers:
         """Return no breakers: all are closed."""

@@ -26,22 +26,29 @@ class Window(msgspec.Struct, eq=False):
     """The last calls under one limit, in order, and by key: one entry, or a list of several.
 
     `pending_results` holds the last pending result of each key whose latest result is pending.
+    `tools` holds the entries of each tool, where each has a window of its own.
     """
 
     entries: list[WindowEntry] = msgspec.field(default_factory=list)
     by_key: dict[str, WindowEntry | list[WindowEntry]] = msgspec.field(default_factory=dict)
     pending_results: dict[str, str] = msgspec.field(default_factory=dict)
+    tools: dict[str, list[WindowEntry]] | None = None
 
 
 class RepeatChecker(LimitChecker, eq=False, kw_only=True):
-    """Refuses a call that has been admitted `max` times, unchanged, in the last `window` calls."""
+    """Refuses a call that has been admitted `max` times, unchanged, in the last `window` calls.
+
+    With `despite_changes` it does not matter what was changed in between.
+    """
 
     needs_admissions = True
+    counts_calls = True
 
     window: int
     same: str
     key: Callable[[Attempt], str] | None = None
     compare_by: Comparison | None = None
+    despite_changes: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,7 +84,9 @@ class RepeatChecker(LimitChecker, eq=False, kw_only=True):
             return None
         if entries:
             if self.compare_by is not None:
-                since = changes.last_change_except(attempt.likeness)
+                since = _NEVER
+                if not self.despite_changes:
+                    since = changes.last_change_except(attempt.likeness)
                 count = _count_unchanged(entries, self.compare_by, since)
                 refused_count = refused_count if count else 0  # void since the change
             elif tracker.pending_results:
@@ -131,6 +140,27 @@ class RepeatChecker(LimitChecker, eq=False, kw_only=True):
         if attempt.window_entry in tracker.entries:
             tracker.entries.remove(attempt.window_entry)
             _remove_entry(tracker, attempt.window_entry)
+
+
+class RepeatByToolChecker(RepeatChecker, eq=False, kw_only=True):
+    """Counts the last `window` calls of each tool apart; of at most `max_tools`, the latest."""
+
+    max_tools: int
+
+    def admit(self, tracker: Window, attempt: Attempt) -> None:
+        """Add the call to its tool's window; the oldest leaves it."""
+        tools = tracker.tools = tracker.tools or {}
+        name = attempt.full_name
+        tracker.entries = tools[name] = tools.pop(name, [])
+        super().admit(tracker, attempt)
+        if len(tools) > self.max_tools:
+            for entry in tools.pop(next(iter(tools))):
+                _remove_entry(tracker, entry)
+
+    def release(self, tracker: Window, attempt: Attempt) -> None:
+        """Remove the call from its tool's window."""
+        tracker.entries = (tracker.tools or {}).get(attempt.full_name, [])
+        super().release(tracker, attempt)
 
 
 def _has_same_result(entry: WindowEntry, latest: WindowEntry) -> bool:
@@ -198,6 +228,7 @@ _COMPARE_BY: dict[str, Comparison] = {
     "call_and_error": _has_same_error,
     "error": _has_same_error,
 }
+_NEVER = -1
 _NO_ENTRIES: list[WindowEntry] = []
 _KEY_FAILED = "cannot tell if this call repeats: its `key` failed to evaluate"
 _INSTEAD = "change the arguments or the approach, or finish with what you have"

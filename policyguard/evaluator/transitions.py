@@ -94,7 +94,8 @@ def admit(evaluator: Evaluator, state: EvaluatorState, attempt: Attempt) -> None
     else:
         for limit, tracker in bound_plan.limits:
             limit.admit(tracker, attempt)
-        session.bans.admit(attempt)
+        if session.bans.active:
+            session.bans.admit(attempt)
     if attempt.charges:
         for charge in attempt.charges:
             apply_charge(evaluator, state, session, charge, at)

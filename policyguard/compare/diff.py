@@ -109,6 +109,10 @@ class _PolicySide:
             return ()
         return tuple(block_lines(to_plain(node)))
 
+    def is_written(self, path: Path, field: FieldPath) -> bool:
+        """Return whether the policy gives a value, rather than its default."""
+        return locate_value(self._merged, path, field).node is not None
+
     def location(self, path: Path) -> tuple[str, int]:
         """Return the file and line of the value at `path`, or of its nearest ancestor."""
         span = self._merged.span_of(path, key=True)
@@ -139,22 +143,44 @@ def _entry_changes(id_: str, before: _PolicySide, after: _PolicySide) -> Iterato
         if (old and old.fields) != (new and new.fields):
             yield _whole_entry_change(id_, before, after)
         return
-    for field in dict.fromkeys((*old.fields, *new.fields)):
+    for field, members in _changed_fields(old, new, before, after):
         old_value, new_value = old.fields.get(field), new.fields.get(field)
-        if old_value != new_value:
-            file, line = after.location((*new.path, *field))
-            yield PolicyChange(
-                entry=_display_id(id_),
-                what="changed",
-                field=".".join(field),
-                old=before.format_value(old.path, field, old_value),
-                new=after.format_value(new.path, field, new_value),
-                direction=strictness.value_direction(id_, field, old.fields, new.fields),
-                file=file,
-                line=line,
-                old_lines=before.format_lines(old.path, field, old_value),
-                new_lines=after.format_lines(new.path, field, new_value),
-            )
+        file, line = after.location((*new.path, *field))
+        directions = [
+            strictness.value_direction(id_, member, old.fields, new.fields) for member in members
+        ]
+        yield PolicyChange(
+            entry=_display_id(id_),
+            what="changed",
+            field=".".join(field),
+            old=before.format_value(old.path, field, old_value),
+            new=after.format_value(new.path, field, new_value),
+            direction=strictness.combine_directions(directions),
+            file=file,
+            line=line,
+            old_lines=before.format_lines(old.path, field, old_value),
+            new_lines=after.format_lines(new.path, field, new_value),
+        )
+
+
+def _changed_fields(
+    old: EntrySemantics, new: EntrySemantics, before: _PolicySide, after: _PolicySide
+) -> Iterator[tuple[FieldPath, list[FieldPath]]]:
+    """Yield the values that differ, with themselves or, for a whole map, with all in it.
+
+    A map by name of which only one policy has the name, such as `programs.git`, is one value.
+    """
+    old_names = {field[:2] for field in old.fields if len(field) > 2}
+    new_names = {field[:2] for field in new.fields if len(field) > 2}
+    found: dict[FieldPath, list[FieldPath]] = {}
+    for field in dict.fromkeys((*old.fields, *new.fields)):
+        if old.fields.get(field) == new.fields.get(field):
+            continue
+        name = field[:2]
+        removed = name in old_names - new_names and before.is_written(old.path, name)
+        added = name in new_names - old_names and after.is_written(new.path, name)
+        found.setdefault(name if removed or added else field, []).append(field)
+    yield from found.items()
 
 
 def _whole_entry_change(id_: str, before: _PolicySide, after: _PolicySide) -> PolicyChange:
@@ -274,6 +300,9 @@ def _display_id(id_: str) -> str:
 
 
 def _format_default(value: Any) -> str:
-    if isinstance(value, frozenset | tuple):
-        return flow_yaml(sorted(map(str, value)))
-    return str(value)
+    match value:
+        case ("bool", bool(flag)):
+            return flow_yaml(flag)
+        case frozenset() | tuple():
+            return flow_yaml(sorted(map(str, value)))
+    return str(value) or flow_yaml("")

@@ -48,6 +48,9 @@ _INDICATORS = "@`%*&!|>"
 _SYNTAX_HINTS = {
     "mapping values are not allowed": "quote a text that contains `: `",
     "did not find expected key": "indent it like the keys before it",
+    "did not find expected node content": "write the value, or close the bracket before it",
+    "did not find expected ',' or ']'": "close the `[`, or put a `,` between its items",
+    "did not find expected ',' or '}'": "close the `{`, or put a `,` between its keys",
     "while scanning an alias": "quote names that begin with `*`",
     "while scanning a tag": "quote a text that begins with `!`",
     "unknown escape character": "write `\\\\` for a backslash, or put `'` around the text",
@@ -133,7 +136,10 @@ class _TreeBuilder:
         finally:
             parser.dispose()
         if root is None:
-            self._report("yaml/empty", "the file is empty", self._source.span(0, 0))
+            hint = (
+                "a policy begins with `policyguard: 1` and `name: …`; `policyguard init` writes one"
+            )
+            self._report("yaml/empty", "the file is empty", self._source.span(0, 0), hint)
         return root
 
     def _handle_event(self, event: yaml.Event) -> Node | None:

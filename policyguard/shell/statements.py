@@ -128,14 +128,21 @@ class Statements:
         kind = node.type
         if kind == "command":
             return self._run_command(node, given, tail)
-        self._depth += 1
-        if self._depth > self.bounds.depth:
-            self._depth -= 1
-            raise TooMuchError("nesting is too deep")
+        self.enter()
         try:
             return self._run_compound(kind, node, given, tail)
         finally:
-            self._depth -= 1
+            self.leave()
+
+    def enter(self) -> None:
+        """Count a construct within another."""
+        if self._depth >= self.bounds.depth:
+            raise TooMuchError("nesting is too deep")
+        self._depth += 1
+
+    def leave(self) -> None:
+        """End what `enter` began; an exception ends all up to the text."""
+        self._depth -= 1
 
     def _run_compound(self, kind: str, node: Node, given: Input, tail: Tail) -> list[int]:
         if kind == "pipeline":
@@ -373,13 +380,10 @@ class Statements:
 
     def run_substitution(self, node: Node, *, quoted: bool) -> str:
         """Read the commands of `$(…)`; return what their output may be."""
-        indices: list[int] = []
-        self._depth += 1
-        if self._depth > self.bounds.depth:
-            raise TooMuchError("nesting is too deep")
-        for child in node.named_children:
-            indices += self.run(child, NOTHING, NO_TAIL)
-        self._depth -= 1
+        self.enter()
+        inner = [self.run(child, NOTHING, NO_TAIL) for child in node.named_children]
+        indices = [index for each in inner for index in each]
+        self.leave()
         known = self._wrapped.outputs.static_output(indices)
         if known is not None and len(indices) == 1:
             return known.rstrip("\n")

@@ -100,10 +100,12 @@ def _read_variable(reading: Statements, node: Node, *, quoted: bool) -> str:
     if text.startswith("${#") and text != "${#}":
         return ANY
     first = True
+    reading.enter()
     for child in node.named_children:
         if not (first and child.type in ("variable_name", "special_variable_name")):
             read_raw(reading, child, quoted=quoted)
         first = False
+    reading.leave()
     if match := _ASSIGNING.match(text):
         variables.forget(match.groups())
     if match := _CHANGED.match(text):

@@ -226,6 +226,26 @@ def test_entries_come_and_go_with_their_values(tmp_path: Path) -> None:
     assert loud.new == '{tools: [x], when: "true"}'
 
 
+def test_a_program_comes_and_goes_as_one_value(tmp_path: Path) -> None:
+    text = "policyguard: 1\nname: x\nextends: [core]\n"
+    programs = "classify: {shell: {programs: {mine: {read_only: [show], changes: [-w]}}}}\n"
+    wider = programs.replace("[show]", "[show, list]").replace("-w]", "-w], saves: true")
+    without, with_, more = (
+        compiled(text + rest, tmp_path / f"{number}.yaml")
+        for number, rest in enumerate(("", programs, wider))
+    )
+    (added,) = diff_policies(without, with_)
+    assert (added.entry, added.field) == ("classify/shell", "programs.mine")
+    assert (added.old, added.new) == ("not given", '{read_only: [show], changes: ["-w"]}')
+    (removed,) = diff_policies(with_, without)
+    assert (removed.old, removed.new) == (added.new, added.old)
+    changed = {change.field: (change.old, change.new) for change in diff_policies(with_, more)}
+    assert changed == {
+        "programs.mine.read_only": ("[show]", "[show, list]"),
+        "programs.mine.saves": ("false (default)", "true"),
+    }
+
+
 def test_an_order_that_matters_is_a_change(tmp_path: Path) -> None:
     lines = POLICY.splitlines(keepends=True)
     one, three = (

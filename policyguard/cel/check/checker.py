@@ -113,7 +113,8 @@ class _Checker:
 
     def expect_bool(self, actual: Type, node: Expr, role: str) -> None:
         if actual not in (BOOL, DYN):
-            self.problems.report("not-bool", f"{role} must be bool, not {actual}", node.span)
+            help_ = "negate a comparison as a whole: `!(… in …)`" if "`!`" in role else None
+            self.problems.report("not-bool", f"{role} must be bool, not {actual}", node.span, help_)
 
     # Names and fields
 
@@ -179,8 +180,9 @@ class _Checker:
         root = path[0] if isinstance(path[0], str) else path[0].name
         dotted = ".".join((root, *path[1:]))
         message = f"`{dotted}` may be absent, which is an error at run time"
-        help_ = f"check `has({dotted})` first"
-        self.problems.report("maybe-absent", message, node.span, help_, "warning")
+        self.problems.report(
+            "maybe-absent", message, node.span, f"check `has({dotted})` first", "warning"
+        )
 
     def check_has(self, node: ast.Has) -> Type:
         selection = node.selection

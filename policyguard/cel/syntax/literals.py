@@ -105,7 +105,8 @@ def read_literals(source: str, report: Report) -> Literals:
         raw = bool(opening["raw"])
         closing = _CLOSING[quote, raw].match(source, position)
         if closing is None:
-            report("syntax", "unterminated string", TextSpan(start, position), None)
+            help_ = f"close it with `{quote}`"
+            report("syntax", "unterminated string", TextSpan(start, position), help_)
             complete = False
             masked += (source[copied:start], '"', "_" * (len(source) - start - 2), '"')
             copied = len(source)

@@ -6,6 +6,7 @@ in one does not hide errors in others.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -188,6 +189,10 @@ def _compile(
     return program, program.warnings
 
 
+_DECLARED = {"params": "…", "lists": "[…]", "tags": "string"}
+_UNDECLARED = re.compile(r"`(params|lists|tags)` has no field `(\w+)`")
+
+
 def _list_specs(policy: Policy, environment: CelEnvironment) -> Iterator[ExpressionSpec]:
     before, after = environment.before_call, environment.after_call
     for index, entry in enumerate(policy.classify.classes):
@@ -242,12 +247,16 @@ def _to_diagnostic(problem: Problem, spec: ExpressionSpec, merged: MergedPolicy)
         severity=problem.severity,
         message=unsupported or problem.message,
         span=span,
-        help=None if unsupported else _outcome_hint(problem, spec) or problem.help,
+        help=None if unsupported else _hint(problem, spec) or problem.help,
         lines=merged.lines(span),
     )
 
 
-def _outcome_hint(problem: Problem, spec: ExpressionSpec) -> str | None:
+def _hint(problem: Problem, spec: ExpressionSpec) -> str | None:
+    undeclared = _UNDECLARED.fullmatch(problem.message)
+    if undeclared is not None and problem.help is None:
+        section, name = undeclared.groups()
+        return f"declare it: `{section}: {{{name}: {_DECLARED[section]}}}`"
     if problem.code == "undeclared-reference" and "`outcome`" in problem.message:
         early = f"`{spec.path[0]}` is"
         if spec.path[0] == "budgets":

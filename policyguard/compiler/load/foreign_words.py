@@ -186,9 +186,13 @@ def explain_time(value: str, key: str | int) -> str | None:
 
 
 def explain_single_key(value: object, known: Collection[str]) -> str | None:
-    """Return the one value of a map that could stand in its place."""
-    inside = list(value.values()) if isinstance(value, dict) else []
-    return f"write `{inside[0]}`" if len(inside) == 1 and inside[0] in known else None
+    """Return the one value of a map or list that could stand in its place."""
+    inside = list(value.values()) if isinstance(value, dict) else value
+    if not isinstance(inside, list) or not inside or not known:
+        return None
+    if len(inside) == 1:
+        return f"write `{inside[0]}`" if inside[0] in known else None
+    return "write one of them" if all(item in known for item in inside) else None
 
 
 def _show_value(meant: str, value: Node | None) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
+from policyguard.compiler.inputs import PACK_PREFIX
 from policyguard.compiler.load import schema
 from policyguard.compiler.load.foreign_words import explain_unsupported
 from policyguard.compiler.load.schema_messages import describe_problem
@@ -50,7 +52,13 @@ def validate_layer(root: Node, reported: Iterable[Diagnostic] = ()) -> Validated
     Spans that have a diagnostic in `reported` are not reported again. The tree is None if nothing
     usable is left.
     """
-    reported_spans = {diagnostic.span for diagnostic in reported}
+    file = root.source.file
+    reported_spans = frozenset(each.span for each in reported if each.span.file == file)
+    is_pack = file.startswith(PACK_PREFIX)
+    return (_validate_pack_file if is_pack else _validate)(root, reported_spans)
+
+
+def _validate(root: Node, reported_spans: frozenset[Span]) -> ValidatedLayer:
     root, deprecated = replace_deprecated(root)
     problems = schema.validator().validate(to_plain(root))
     unsupported = list(find_unsupported(root))
@@ -60,6 +68,10 @@ def validate_layer(root: Node, reported: Iterable[Diagnostic] = ()) -> Validated
     diagnostics += deprecated
     tree, removed = prune(root, problems, (path for path, _ in unsupported))
     return ValidatedLayer(tree, diagnostics, removed)
+
+
+_validate_pack_file = lru_cache(maxsize=64)(_validate)
+"""By the tree itself, which the loader keeps for the files of packs."""
 
 
 def find_span(root: Node, path: Path, *, key: bool = False) -> Span:

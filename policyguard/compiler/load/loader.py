@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -163,7 +164,7 @@ class _Loader:
                 self._report(reference, data)
             else:
                 self._files.append(inputs.InputFile.from_data(found.display_name, found.key, data))
-                parsed = parse(data, found.display_name)
+                parsed = _parse(data, found)
                 if chain and not _is_policy(parsed):
                     message = f"{quote_text(found.display_name)} is not a policy"
                     hint = "a policy starts with `policyguard: 1`"
@@ -185,6 +186,14 @@ class _Loader:
     def _report(self, reference: _Reference, failure: _Failure) -> None:
         self._is_complete = False
         self._diagnostics.append(reference.diagnostic(*failure))
+
+
+def _parse(data: bytes, file: _FileRef) -> ParsedDocument:
+    return (parse if file.folder is None else _parse_pack_file)(data, file.display_name)
+
+
+_parse_pack_file = lru_cache(maxsize=64)(parse)
+"""Policies of one process mostly extend the same packs."""
 
 
 def _is_policy(parsed: ParsedDocument) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from policyguard.compiler.load import scalars, schema
+from policyguard.compiler.load.amount_hints import explain_duration, explain_number
 from policyguard.compiler.load.foreign_words import (
     explain_call,
     explain_key,
@@ -19,6 +20,7 @@ from policyguard.compiler.load.foreign_words import (
 from policyguard.compiler.load.shape_hints import (
     MAX_SHOWN_CHARS,
     constant_hint,
+    display_name,
     expression_hint,
     items_hint,
     list_source,
@@ -63,6 +65,10 @@ _SCALAR_LABELS = {
     "time": "a time",
     "date": "a date",
 }
+_MISSING_HINTS = {
+    "policyguard": "begin the file with `policyguard: 1`",
+    "name": "add `name: my-policy`",
+}
 _NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
 _NUMERIC = ("count", "number", "duration")
 _WHITESPACE = re.compile(r"\s")
@@ -81,7 +87,7 @@ def describe_problem(problem: ValidationProblem, node: Node | None) -> Message:
             return _describe_name(problem)
         case "required":
             missing = next(key for key in problem.expected if key not in problem.value)
-            hint = "begin the file with `policyguard: 1`" if missing == "policyguard" else None
+            hint = _MISSING_HINTS.get(missing) if not problem.path else None
             return Message("schema/missing-key", f"{_owner(problem)} needs `{missing}`", hint)
         case "dependentRequired":
             return _describe_dependent(problem)
@@ -164,6 +170,8 @@ def _describe_unknown_key(problem: ValidationProblem, node: Node | None) -> Mess
             f"it belongs under {_join_or(f'`{section}`' for section in inside)}",
         )
     hint = did_you_mean(key, known)
+    if hint is None and set(known) == {"default", "classes", "tools"}:
+        hint = f"limits of a tool go under `tools`: `tools: {{{display_name(key)}: …}}`"
     if hint is None and len(known) <= 8:
         hint = "known here: " + ", ".join(f"`{name}`" for name in known)
     return Message("schema/unknown-key", f"unknown key {quote_value(key)}", hint)
@@ -225,8 +233,12 @@ def _describe_pattern(problem: ValidationProblem, node: Node | None) -> Message:
         return Message("schema/value", message, "omit the key, or switch a limit off with `none`")
     if scalar in _SCALAR_LABELS:
         message = f"{quote_value(problem.value)} is not {_SCALAR_LABELS[scalar]}"
+        if scalar == "duration":
+            hint = explain_duration(problem.value) or hint
+        elif scalar in _NUMERIC:
+            hint = explain_number(problem.value) or hint
         return Message(
-            f"scalar/{scalar}", message, hint or explain_time(problem.value, problem.path[-1])
+            f"scalar/{scalar}", message, explain_time(problem.value, problem.path[-1]) or hint
         )
     if problem.expected == r"\S":
         return Message("schema/empty", f"{_owner(problem)} needs a reason", hint)

@@ -33,6 +33,11 @@ def map_hint(problem: ValidationProblem) -> str | None:
         return f"write each entry under its name, without `-`: `{name}: …`"
     if key in problem.schema.get("properties", {}):
         return f"`{key}` is in the place of a name: indent it further, as a key of its entry"
+    if isinstance(value, bool):
+        if not value:
+            return f"omit `{key}`"
+        if not problem.schema.keys() & {"minProperties", "required", "oneOf", "anyOf"}:
+            return _name_keys(problem) or f"write `{key}: {{}}` for its defaults, or its keys in it"
     if value is None:
         return f"`{key}` is empty: indent its keys further"
     if isinstance(value, str) and 0 < len(value) <= MAX_SHOWN_CHARS:

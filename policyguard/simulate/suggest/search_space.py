@@ -35,6 +35,9 @@ _WEAK_TO_STRONG = ("advise_at", "ask_at", "halt_at")
 _MIN_ESCALATION = 2
 """The lowest escalation threshold: 1 would affect every call."""
 
+_MAX_LIMITS = 8
+"""How many limits of a kind the language allows in a list."""
+
 BudgetScope = Literal["session", "turn"]
 Setting = tuple[tuple[str, int | str], ...]
 """The values of an option by key, such as `(("max", 3), ("window", 10))`."""
@@ -58,10 +61,22 @@ class Axis(NamedTuple):
     options: tuple[Option, ...]
     siblings: tuple[dict[str, Any], ...] = ()
 
-    def covers(self, entry: str) -> bool:
-        """Return whether an entry is this one or a part of it; `…/2` is the next of a list."""
-        part = entry.removeprefix(f"{self.id}/")
-        return entry == self.id or (part != entry and not part.isdecimal())
+
+Choice = tuple[int, int]
+"""The index of an axis, and of one of its options."""
+
+
+class PackedOptions(NamedTuple):
+    """Options side by side: the entries that a layer sets, and the id of each option in it."""
+
+    entries: dict[Path, Any]
+    ids: dict[Choice, str]
+
+
+def covers_entry(id_: str, entry: str) -> bool:
+    """Return whether an entry has this id or is a part of it; `…/2` is the next of a list."""
+    part = entry.removeprefix(f"{id_}/")
+    return entry == id_ or (part != entry and not part.isdecimal())
 
 
 def build_search_space(
@@ -82,6 +97,38 @@ def changed_entries(changes: Iterable[tuple[Axis, int]]) -> dict[Path, Any]:
         elif entry is not None:
             found[axis.path] = entry
     return found
+
+
+def pack_options(axes: Sequence[Axis], choices: Iterable[Choice]) -> Iterator[PackedOptions]:
+    """Yield layers of options that can be replayed side by side: limits as lists, more budgets."""
+    waiting = list(choices)
+    while waiting:
+        packed = PackedOptions({}, {})
+        waiting = [choice for choice in waiting if not _add_option(packed, axes[choice[0]], choice)]
+        yield packed
+
+
+def _add_option(packed: PackedOptions, axis: Axis, choice: Choice) -> bool:
+    """Add an option with an id of its own; False if there is no place left for it."""
+    entries, entry = packed.entries, axis.options[choice[1]].entry
+    id_, path = axis.id, axis.path
+    if axis.siblings:
+        id_, path = id_.removesuffix(f"/{int(path[-1]) + 1}"), path[:-1]
+    if path[0] == "limits" and path[-1] != "polling":
+        limits = entries.setdefault(path, [])
+        if len(limits) == _MAX_LIMITS:
+            return False
+        limits.append(entry)
+        packed.ids[choice] = id_ if len(limits) == 1 else f"{id_}/{len(limits)}"
+        return True
+    while path in entries:
+        if path[0] == "limits":
+            return False
+        path = (path[0], f"{path[1]}-{choice[1]}")
+        id_ = "/".join(map(str, path))
+    entries[path] = entry
+    packed.ids[choice] = id_
+    return True
 
 
 def _limit_axes(compiled: CompiledPolicy) -> Iterator[Axis]:

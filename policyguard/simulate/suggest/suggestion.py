@@ -30,6 +30,7 @@ from policyguard.simulate.replayed_policy import find_shared_entries
 from policyguard.simulate.suggest.candidate_path import Combination, ExploredSpace, build_path
 from policyguard.simulate.suggest.certification import certify, needed_trials, split_runs
 from policyguard.simulate.suggest.override_layer import (
+    Entries,
     compile_layer,
     relative_extends,
     render_layer,
@@ -118,12 +119,12 @@ class _Search:
         # Without shared entries, other sessions make no difference.
         only = {self._base[index].key for index in exploring}
         shared = find_shared_entries(self._policy)
-        explored = sweep.run(lambda option: self._replay(option, None if shared else only))
+        explored = sweep.run(lambda entries: self._replay(entries, None if shared else only))
         path = build_path(explored, int(request.max_harm * len(groups.explored_succeeded)))
         replayed = [
             (combination, sessions)
             for combination in path
-            if (sessions := self._replay(combination)) is not None
+            if (sessions := self._replay(self._entries(combination))) is not None
         ]
         harmed = [
             sum(sessions[index].is_harmed for index in groups.held_succeeded)
@@ -152,7 +153,7 @@ class _Search:
         extends = relative_extends(request.policies, request.folder)
         if chosen is not None:
             candidates[chosen].chosen = True
-            suggestion.yaml = self._render_layer(replayed[chosen][0], extends)
+            suggestion.yaml = render_layer(self._name, extends, self._entries(replayed[chosen][0]))
         self._on_step("clustering errors that no signature matches")
         suggestion.errors, proposals = propose_signatures(
             self._policy, self._base, self._recording.traces
@@ -252,15 +253,15 @@ class _Search:
         return counts
 
     def _replay(
-        self, combination: Combination, only: Collection[tuple[int, str]] | None = None
+        self, entries: Entries, only: Collection[tuple[int, str]] | None = None
     ) -> list[SessionResult] | None:
-        """Replay a combination; None if its policy is invalid.
+        """Replay the policy with these entries; None if it is invalid then.
 
         `only`: the sessions to replay. The results of the others may be those of `_base`.
         """
-        if not any(combination):
+        if not entries:
             return self._base
-        compiled = compile_layer(self._render_layer(combination, self._extends))
+        compiled = compile_layer(render_layer(self._name, self._extends, entries))
         if compiled is None:
             return None
         self._replays += 1
@@ -276,12 +277,8 @@ class _Search:
         replayed = dict(zip(chosen, sessions, strict=True))
         return [replayed.get(index, session) for index, session in enumerate(self._base)]
 
-    def _render_layer(self, combination: Combination, extends: Sequence[str]) -> str:
-        return render_layer(
-            self._name,
-            extends,
-            changed_entries(self._changed_axes(combination)),
-        )
+    def _entries(self, combination: Combination) -> Entries:
+        return changed_entries(self._changed_axes(combination))
 
     def _changes(self, combination: Combination) -> list[SettingChange]:
         return [

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from policyguard.report.suggest.figures import SweepPoint
-from policyguard.simulate.suggest.candidate_path import Combination, ExploredSpace
+from policyguard.simulate.suggest.candidate_path import ExploredSpace
+from policyguard.simulate.suggest.override_layer import Entries
 from policyguard.simulate.suggest.replayed_sessions import SessionResult
-from policyguard.simulate.suggest.search_space import Axis
+from policyguard.simulate.suggest.search_space import Axis, Choice, covers_entry, pack_options
 
-ReplayCombination = Callable[[Combination], list[SessionResult] | None]
-"""Replays a combination; returns None if its policy is invalid."""
+ReplayEntries = Callable[[Entries], list[SessionResult] | None]
+"""Replays the policy with these entries; returns None if it is invalid."""
 
 
 class Sweep:
     """The masks of sessions that each option refuses.
 
-    Entries refuse independently in observe mode, so one replay covers one option of every axis.
+    Entries refuse independently in observe mode, so one replay covers many options, side by side.
     """
 
     def __init__(
@@ -31,21 +32,25 @@ class Sweep:
         self._masks = [[everything] * len(axis.options) for axis in axes]
         self._shown = {(index, 0) for index in range(len(axes))}
         for index, axis in enumerate(axes):
-            self._masks[index][0] = self._refused_mask(base, axis)
+            self._masks[index][0] = self._refused_mask(base, axis.id)
         self._refused_elsewhere = self._mask(
             base,
             lambda session: any(
-                not any(axis.covers(entry) for axis in axes) for entry in session.refused_by
+                not any(covers_entry(axis.id, entry) for axis in axes)
+                for entry in session.refused_by
             ),
         )
 
-    def run(self, replay: ReplayCombination) -> ExploredSpace:
+    def run(self, replay: ReplayEntries) -> ExploredSpace:
         """Replay all options."""
-        for option in range(1, max((len(axis.options) for axis in self._axes), default=0)):
-            axes = [n for n, axis in enumerate(self._axes) if option < len(axis.options)]
-            if not self._replay_option(axes, option, replay):
-                for axis in axes:
-                    self._replay_option([axis], option, replay)
+        self._replay_options(
+            [
+                (axis, option)
+                for axis in range(len(self._axes))
+                for option in range(1, len(self._axes[axis].options))
+            ],
+            replay,
+        )
         return ExploredSpace(self._masks, self._refused_elsewhere, self._succeeded, self._failed)
 
     def points(self) -> list[SweepPoint]:
@@ -64,17 +69,24 @@ class Sweep:
             if (index, number) in self._shown
         ]
 
-    def _replay_option(self, axes: Sequence[int], option: int, replay: ReplayCombination) -> bool:
-        sessions = replay(tuple(option if n in axes else 0 for n in range(len(self._axes))))
-        if sessions is None:
-            return False
-        for axis in axes:
-            self._masks[axis][option] = self._refused_mask(sessions, self._axes[axis])
-            self._shown.add((axis, option))
-        return True
+    def _replay_options(self, choices: Sequence[Choice], replay: ReplayEntries) -> None:
+        for packed in pack_options(self._axes, choices):
+            sessions = replay(packed.entries)
+            if sessions is not None:
+                for (axis, option), id_ in packed.ids.items():
+                    self._masks[axis][option] = self._refused_mask(sessions, id_)
+                    self._shown.add((axis, option))
+            elif len(packed.ids) > 1:
+                parts = list(packed.ids)
+                middle = len(parts) // 2
+                self._replay_options(parts[:middle], replay)
+                self._replay_options(parts[middle:], replay)
 
-    def _refused_mask(self, sessions: list[SessionResult], axis: Axis) -> int:
-        return self._mask(sessions, lambda session: any(map(axis.covers, session.refused_by)))
+    def _refused_mask(self, sessions: list[SessionResult], id_: str) -> int:
+        return self._mask(
+            sessions,
+            lambda session: any(covers_entry(id_, entry) for entry in session.refused_by),
+        )
 
     def _mask(
         self, sessions: list[SessionResult], predicate: Callable[[SessionResult], bool]

@@ -9,7 +9,13 @@ import pytest
 from policyguard.lint import lint_paths
 from policyguard.simulate import load
 from policyguard.simulate.suggest.override_layer import compile_layer, render_layer
-from policyguard.simulate.suggest.search_space import Axis, build_search_space, changed_entries
+from policyguard.simulate.suggest.search_space import (
+    Axis,
+    build_search_space,
+    changed_entries,
+    covers_entry,
+    pack_options,
+)
 from tests.simulate.recording import policy
 
 CALLS = {"session": [5, 7, 9, 30], "turn": [5, 7, 9, 20]}
@@ -63,9 +69,26 @@ def test_one_of_several_limits_of_a_kind_changes_and_the_others_stay(tmp_path: P
     assert made is not None
     again = {axis.id: axis.options[0] for axis in build_search_space(made, {})}
     assert again["limits/default/failures/2"].setting == (("max", 7),)
-    assert first.covers("limits/default/failures")
-    assert not first.covers("limits/default/failures/2")
-    assert second.covers("limits/default/failures/2")
+    assert covers_entry(first.id, "limits/default/failures")
+    assert not covers_entry(first.id, "limits/default/failures/2")
+    assert covers_entry(second.id, "limits/default/failures/2")
+
+
+@pytest.mark.parametrize("pack", ["core", "strict", "loop-brake"])
+def test_packed_options_are_a_policy_with_all_of_them_under_their_ids(pack: str) -> None:
+    axes = list(_axes(pack).values())
+    choices = [(axis, n) for axis in range(len(axes)) for n in range(1, len(axes[axis].options))]
+    left = set(choices)
+    for packed in pack_options(axes, choices):
+        compiled = compile_layer(render_layer("q", [pack], packed.entries))
+        assert compiled is not None
+        found = {axis.id: axis.options[0] for axis in build_search_space(compiled, {})}
+        for (axis, option), id_ in packed.ids.items():
+            assert (
+                found[id_].setting == axes[axis].options[option].setting[: len(found[id_].setting)]
+            )
+        left -= packed.ids.keys()
+    assert not left
 
 
 @pytest.mark.parametrize("pack", ["core", "strict", "loop-brake", "sentinel", "reasoning-loop"])

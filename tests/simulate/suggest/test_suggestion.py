@@ -14,8 +14,17 @@ from policyguard.compiler import compile_policy
 from policyguard.lint import lint_paths
 from policyguard.report.suggest.figures import Suggestion
 from policyguard.report.suggest.rendering import render_signatures, render_yaml
+from policyguard.simulate import load
 from policyguard.simulate.suggest import Request, SuggestError, suggest
 from policyguard.simulate.suggest.certification import split_runs
+from policyguard.simulate.suggest.override_layer import Entries, compile_layer, render_layer
+from policyguard.simulate.suggest.replayed_sessions import RecordedRuns, SessionResult
+from policyguard.simulate.suggest.search_space import (
+    build_search_space,
+    changed_entries,
+    covers_entry,
+)
+from policyguard.simulate.suggest.sweep import Sweep
 from tests.simulate.recording import failed, lines, policy, read, write
 
 ONE_LIMIT = "limits: {default: {repeat: {max: 4, window: all, same: call}}}"
@@ -56,6 +65,42 @@ def test_a_limit_is_tightened_as_far_as_the_runs_allow(tmp_path: Path) -> None:
         3,
     )
     assert "repeat: {max: 3, window: all, same: call}" in suggestion.yaml
+
+
+def test_options_side_by_side_refuse_what_each_refuses_alone(tmp_path: Path) -> None:
+    good, bad = [2, 3, 4, 5, 6] * 8, [5, 9, 14, 20] * 5
+    trace = _runs(tmp_path / "t.jsonl", good, bad)
+    limits = """
+limits:
+  default:
+    repeat: [{max: 4, same: call}, {max: 8, window: all, same: call}]
+  tools:
+    read: {repeat: {max: 6, same: call}, cycle: {max: 3}}
+budgets: {reads: {calls: 12, tools: [read]}}
+"""
+    compiled = load([str(policy(tmp_path / "p.yaml", limits))])
+    runs = RecordedRuns([trace], None)
+    base = runs.replay_under(compiled)
+    axes = build_search_space(compiled, {"session": [5, 9, 12]})
+
+    def replay(entries: Entries) -> list[SessionResult]:
+        layer = compile_layer(render_layer("q", [str(tmp_path / "p.yaml")], entries))
+        assert layer is not None
+        return runs.replay_under(layer)
+
+    def refused(sessions: list[SessionResult], id_: str) -> int:
+        return sum(
+            1 << index
+            for index, session in enumerate(sessions)
+            if any(covers_entry(id_, entry) for entry in session.refused_by)
+        )
+
+    explored = Sweep(axes, base, frozenset(range(len(base)))).run(replay)
+    for index, axis in enumerate(axes):
+        for option in range(1, len(axis.options)):
+            alone = refused(replay(changed_entries([(axis, option)])), axis.id)
+            assert explored.masks[index][option] == alone, (axis.id, option)
+    assert len({mask for masks in explored.masks for mask in masks}) > 5
 
 
 def test_entries_in_observe_mode_refuse_nothing(tmp_path: Path) -> None:

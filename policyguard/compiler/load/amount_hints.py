@@ -1,0 +1,50 @@
+"""Hints on how to write a duration or number that is written in another way."""
+
+from __future__ import annotations
+
+import re
+
+_AMOUNT = re.compile(r"([0-9]{1,9})\s*([A-Za-z]+)")
+_DECIMAL = re.compile(r"([0-9]{1,6})\.([0-9]{1,3})\s*([A-Za-z]+)")
+_CLOCK = re.compile(r"([0-9]{1,6})\s*h(?:ours?)?\s*([0-9]{1,2})\s*m(?:in)?")
+_UNITS = {
+    **dict.fromkeys(("ms", "msec", "millis", "millisecond", "milliseconds"), "ms"),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "s"),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), "m"),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), "h"),
+    **dict.fromkeys(("d", "day", "days"), "d"),
+}
+_SMALLER = {"s": ("ms", 1000), "m": ("s", 60), "h": ("m", 60), "d": ("h", 24), "w": ("h", 168)}
+_WEEKS = ("w", "week", "weeks", "wk")
+_NUMBER = re.compile(
+    r"(?:[$€£]|USD|EUR)?\s*([0-9]{1,12}(?:[,_][0-9]{3})*(?:\.[0-9]{1,9})?)\s*"
+    r"(k|M|m(?=\s*tokens))?\s*(?:[$€£]|USD|EUR|[Dd]ollars?|[Ee]uros?|calls?|tokens?|times)?"
+)
+
+
+def explain_duration(text: str) -> str | None:
+    """Return what to write for `10 min`, `1.5h`, `1h30m` or `2 weeks`."""
+    text = text.strip().casefold()
+    if (found := _CLOCK.fullmatch(text)) is not None:
+        return f"write `{int(found[1]) * 60 + int(found[2])}m`"
+    if (found := _AMOUNT.fullmatch(text)) is not None:
+        if found[2] in _WEEKS:
+            return f"write `{int(found[1]) * 7}d`"
+        unit = _UNITS.get(found[2])
+        return f"write `{int(found[1])}{unit}`" if unit and unit != found[2] else None
+    if (found := _DECIMAL.fullmatch(text)) is not None:
+        unit = "w" if found[3] in _WEEKS else _UNITS.get(found[3], "")
+        smaller, factor = _SMALLER.get(unit, ("", 0))
+        whole, rest = divmod(int(found[1] + found[2]) * factor, 10 ** len(found[2]))
+        return f"write `{whole}{smaller}`" if whole and not rest else None
+    return None
+
+
+def explain_number(text: str) -> str | None:
+    """Return what to write for `$5`, `5 USD`, `500,000` or `2m tokens`."""
+    found = _NUMBER.fullmatch(text.strip())
+    if found is None:
+        return None
+    digits = found[1].replace(",", "").replace("_", "")
+    unit = (found[2] or "").replace("m", "M")
+    return f"write `{digits}{unit}`" if not unit or digits.isdecimal() else None

@@ -16,12 +16,14 @@ from policyguard.shell.words import is_static
 
 _FOLDER_COMMANDS = frozenset(("cd", "pushd"))
 _MAX_FOLDERS = 8
-# Up to a `cd`, a text without any of these runs in order, and stops where a command fails.
-_UNORDERED = re.compile(r"[|;()`\n\r{}]|\$\(|(?<!&)&(?!&)")
-_LAST_CD = re.compile(r"(?:^|.*[\s&;(|])(?:cd|pushd)(?=\s)", re.DOTALL)
+_CD = re.compile(r"\b(?:cd|pushd)\b")
+_UNORDERED = re.compile(r"[|;&()`\n\r{}]")
+_SCRIPT_OPTIONS = frozenset(("-e", "-f", "--expression", "--file", "--regexp", "--from-file"))
+"""Options of grep, sed and the like that give the pattern, so that no operand does."""
 _ATTACHED = re.compile(r"-[A-Za-z](?=[./~])")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _URL_HOST = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^/?#\x00-\x08]+)(?:[/?#]|\Z)")
+_SPACE = re.compile(r"\s")
 _REMOTE = re.compile(r"(?:[^@/:\s]+@)?(\[[^\]]+\]|[^@/:\s\[\]]+):(?!//)")
 _HOST = re.compile(r"(?:[^@/\s]+@)?(\[[^\]]+\]|[^@/\s]+)")
 
@@ -33,6 +35,7 @@ def find_paths(text: str, line: CommandLine, reader: ShellReader) -> Iterator[st
     after a `cd` that may not have happened is yielded for each folder that it may be in.
     """
     folders = [""]
+    in_order = _runs_in_order(text)
     for command in line.commands:
         paths = dict.fromkeys(_find_own_paths(command, reader))
         for path in paths:
@@ -41,11 +44,17 @@ def find_paths(text: str, line: CommandLine, reader: ShellReader) -> Iterator[st
         if command.program in _FOLDER_COMMANDS and len(folders) < _MAX_FOLDERS:
             target = _find_target(command)
             moved = [_join(folder, target) for folder in folders]
-            head = _LAST_CD.match(text)
-            if head is not None and not _UNORDERED.search(head[0]):
-                folders = moved
-            else:
-                folders = list(dict.fromkeys((*folders, *moved)))
+            folders = moved if in_order else list(dict.fromkeys((*folders, *moved)))
+
+
+def _runs_in_order(text: str) -> bool:
+    """Whether each command up to the last `cd`, and that too, has succeeded where later ones run.
+
+    Only `&&` joins them then, and none of them runs in a shell of its own.
+    """
+    last = max((match.end() for match in _CD.finditer(text)), default=0)
+    end = text.find("&&", last)
+    return end >= 0 and _UNORDERED.search(text.replace("&&", "  ")[:end]) is None
 
 
 def _find_own_paths(command: SimpleCommand, reader: ShellReader) -> Iterator[str]:
@@ -64,11 +73,13 @@ def _find_own_paths(command: SimpleCommand, reader: ShellReader) -> Iterator[str
         if folder not in reader.folders:
             yield command.path
     operands = _own_operands(command, arguments, program, reader)
+    wrapper = reader.wrappers.find(command.program)
+    options = () if wrapper is not None and wrapper.names else arguments.options
     for word in operands:
         if not _URL.match(word):
             # What is not known at all is some name: most programs do not read it.
             yield word if word.strip(MANY + ANY) else NAME
-    for option in arguments.options if operands else ():
+    for option in options if operands else ():
         value = option.value
         if value is None:
             attached = _ATTACHED.match(option.text)
@@ -86,7 +97,11 @@ def _own_operands(
         return ()
     wrapper = reader.wrappers.find_for(command.program, command.arguments)[1]
     if wrapper is None:
-        return arguments.operands
+        operands = arguments.operands
+        is_script = program.reads == "rest" and not any(
+            option.text in _SCRIPT_OPTIONS for option in arguments.options
+        )
+        return operands[1:] if is_script else operands
     if wrapper.after:
         return tuple(takewhile(lambda word: word[:1] not in "-(!", command.arguments))
     if (wrapper.script or wrapper.sources) and not any(
@@ -127,7 +142,7 @@ def _find_own_urls(arguments: Arguments, program: Program) -> Iterator[str]:
     values = [option.value for option in arguments.options if option.value is not None]
     for word in (*arguments.operands, *values):
         start = _URL.search(word)
-        if start is not None and not program.prints:
+        if start is not None and not program.prints and not _SPACE.search(word):
             yield _cut(word[start.start() :])
     if program.connects in ("operands", "first"):
         for word in arguments.operands[: 1 if program.connects == "first" else None]:

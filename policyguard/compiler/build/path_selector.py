@@ -144,3 +144,4 @@ def _locate(path: str, cwd: str) -> Iterator[str]:
         rest = re.sub(r"\A(?:\.\./)+", "", path)
         if rest:
             yield f"/{rest}"
+            yield f"~/{rest}"

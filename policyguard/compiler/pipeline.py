@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from policyguard.compiler.build.expressions import compile_expressions
+from policyguard.compiler.check.content_selectors import check_content_selectors
 from policyguard.compiler.check.empty_fields import check_empty_fields
 from policyguard.compiler.check.examples import run_examples
 from policyguard.compiler.check.ineffective_keys import check_ineffective_keys
@@ -94,7 +95,13 @@ def read_layers(loaded: LoadedLayers, environ: Mapping[str, str]) -> FrontendRes
     diagnostics += found
     merged = replace(merged, tree=tree)
     policy = build_typed_policy(tree, values.values, compute_digest(loaded.layers, values.environ))
-    for check in (check_references, check_ineffective_keys, check_patterns, check_placeholders):
+    for check in (
+        check_references,
+        check_content_selectors,
+        check_ineffective_keys,
+        check_patterns,
+        check_placeholders,
+    ):
         diagnostics += check(policy, merged)
     return FrontendResult(policy, merged, diagnostics)
 

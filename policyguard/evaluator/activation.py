@@ -15,7 +15,8 @@ class ActivationContext(msgspec.Struct, frozen=True):
     """What all activations of a policy share.
 
     `extract_targets` finds the targets of a call (None: nothing reads them), `derived_fields`
-    computes fields of `call` from its arguments. `to_timestamp` and `to_duration` convert
+    computes fields of `call` from its arguments, `address_fields` those that also depend on its
+    command and the session's folder. `to_timestamp` and `to_duration` convert
     nanoseconds, `convert_tags` the host's tags. `redact` masks secrets in a text.
     """
 
@@ -23,6 +24,7 @@ class ActivationContext(msgspec.Struct, frozen=True):
     params: dict[str, Any]
     extract_targets: Callable[[dict[str, Any]], tuple[str, ...]] | None
     derived_fields: Mapping[str, Callable[[dict[str, Any]], Any]]
+    address_fields: Mapping[str, Callable[[dict[str, Any], str, str], list[str]]]
     reads_previous: bool
     to_timestamp: Callable[[int], Any]
     to_duration: Callable[[int], Any]
@@ -39,13 +41,16 @@ VARIABLE_PATHS = {
     "call.classes": "attempt.classes",
     "call.command": "command",
     "call.hints": "hints",
+    "call.paths": "paths",
     "call.previous": "previous",
     "call.server": "attempt.server",
     "call.session": "attempt.session.id",
     "call.strings": "strings",
     "call.tags": "tags",
     "call.targets": "targets",
+    "call.text": "text",
     "call.tool": "attempt.tool",
+    "call.urls": "urls",
     "lists": "context.lists",
     "now": "now",
     "outcome": "outcome",
@@ -67,11 +72,14 @@ class Activation:
     hints: dict[str, bool]
     now: Any
     outcome: dict[str, Any]
+    paths: list[str]
     previous: dict[str, Any]
     session: dict[str, Any]
     strings: list[str]
     tags: dict[str, Any]
     targets: list[str]
+    text: str
+    urls: list[str]
 
     def __init__(self, attempt: Attempt, context: ActivationContext, at: int | None) -> None:
         self.attempt = attempt
@@ -114,7 +122,7 @@ class Activation:
         }
         if context.reads_previous:
             call["previous"] = self.previous
-        for name in context.derived_fields:
+        for name in (*context.derived_fields, *context.address_fields):
             call[name] = getattr(self, name)
         return call
 
@@ -123,6 +131,13 @@ class Activation:
         if derive is None:
             raise AttributeError(name)  # nothing in the policy reads it
         return derive(self.attempt.args)
+
+    def _find_addresses(self, name: str) -> list[str]:
+        find = self.context.address_fields.get(name)
+        if find is None:
+            raise AttributeError(name)  # nothing in the policy reads it
+        session = self.attempt.session
+        return find(self.attempt.args, self.command, session.cel_session["cwd"])
 
     def _session(self) -> dict[str, Any]:
         session = self.attempt.session
@@ -152,15 +167,21 @@ _FACTORIES: dict[str, Callable[[Activation], Any]] = {
     "command": lambda activation: activation._derive("command"),
     "hints": lambda activation: dict(activation.attempt.hints),  # CEL knows no other mapping
     "now": _now,
+    "paths": lambda activation: activation._find_addresses("paths"),
     "previous": lambda activation: dict(activation.attempt.previous),
     "session": Activation._session,
     "strings": lambda activation: activation._derive("strings"),
     "tags": Activation._tags,
     "targets": lambda activation: list(activation.attempt.targets),
+    "text": lambda activation: activation._derive("text"),
+    "urls": lambda activation: activation._find_addresses("urls"),
 }
 
 Expression = Callable[[Activation], Any]
 """A compiled CEL expression. Raises `ExpressionError` where it has no value."""
+
+Selects = Callable[[Activation], bool]
+"""Selectors on what a call says: its command, paths, hosts and texts. Never raises."""
 
 Prefilter = Callable[[Activation], tuple[int, ...]]
 """Several conditions as one function: the indices of those that are not false. Never raises."""

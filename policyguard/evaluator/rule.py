@@ -7,7 +7,7 @@ from functools import cached_property
 
 import msgspec
 
-from policyguard.evaluator.activation import Expression, Prefilter
+from policyguard.evaluator.activation import Expression, Prefilter, Selects
 from policyguard.evaluator.approvals import ApprovalRequirement
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.messages import MessageTemplate
@@ -17,13 +17,15 @@ from policyguard.model.errors import ExpressionError
 
 
 class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """A rule; its selectors are resolved into the plans that hold it.
+    """A rule; its selectors on names are resolved into the plans that hold it.
 
+    `selects` are its selectors on what a call says; None: it has none.
     `approval` is None where any one approval will do. A rule that `reads_time` is not evaluated for
     a recorded call without a time.
     """
 
     id: str
+    selects: Selects | None
     when: Expression | None
     unless: Expression | None
     effect: Effect
@@ -37,7 +39,7 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     @property
     def is_ban(self) -> bool:
         """Whether it refuses every call of the tools that it is about."""
-        is_unconditional = self.when is None and self.unless is None
+        is_unconditional = self.selects is self.when is self.unless is None
         return is_unconditional and self.effect >= Effect.BLOCK and not self.observe
 
     def evaluate(self, attempt: Attempt) -> Violation | None:
@@ -45,6 +47,8 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
         An error in `when` is a match, one in `unless` no exemption; the effect is `on_error`.
         """
+        if self.selects is not None and not self.selects(attempt.activation):
+            return None
         error = ""
         if self.when is not None:
             try:

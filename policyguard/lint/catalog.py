@@ -111,13 +111,22 @@ LOAD_PAGES: dict[str, str] = {
         "refuse no call. Name the arguments, or remove the entry."
     ),
     "reference/no-command": (
-        "`call.command` is read, but `classify.shell.arguments` names no argument that holds a "
-        "shell command, so it is always empty. Name the arguments, or extend `core`."
+        "`call.command` or `commands` reads a shell command, but `classify.shell.arguments` names "
+        "no argument that holds one, so it is always empty. Name the arguments, or extend `core`."
+    ),
+    "reference/no-paths": (
+        "`call.paths` or `paths` reads paths, but `classify.paths` names no argument that holds "
+        "one, so only commands are searched for them. Name the arguments, or extend `core`."
     ),
     "reference/not-in-list": "`remove` names an item that the inherited list does not contain.",
     "reference/placeholder": (
         "`{…}` in a message must be a dotted field of `call` or `tags`, or one of `{rule} {limit}"
         " {used} {left} {retry_after}`. Doubled braces, `{{…}}`, are text."
+    ),
+    "reference/selector": (
+        "An item of `commands`, `paths` or `hosts` means nothing, so it could match no call. "
+        "A command pattern is `program word… -flag… !-flag`, a path glob knows `*`, `**` and `?`, "
+        "and a host is `x.org`, or `*.x.org` for its subdomains."
     ),
     "reference/shadowed": "An earlier entry matches everything that this one would.",
     "reference/tag": "The tag's default and `one_of` do not match its type.",

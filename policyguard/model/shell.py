@@ -95,6 +95,13 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     """Which operands it reads as files (`rest`: all but the first); None: any word may be one."""
     writes: tuple[str, ...] = ()
     """What it writes: `operands`, `last`, an option with a value, or a prefix (`of=`)."""
+    prints: bool = False
+    """Whether its words are only printed, as those of echo: they name no files."""
+    connects: Literal["operands", "first", "remotes"] | None = None
+    """Which operands are hosts: all, the first, or those like `user@host:path`. URLs are found
+    anyway."""
+    scheme: str = "http"
+    """The scheme of a host that stands without one."""
     saves: bool = False
     """Whether it saves what it downloads under the last part of the address."""
     read_only: bool | tuple[str, ...] = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import TypeVar
 
 from policyguard.shell.command_line import MANY, CommandLine, SimpleCommand
 from policyguard.shell.matching import ReadCommand, may_match, must_match
@@ -11,6 +12,7 @@ from policyguard.shell.pattern import CommandPattern
 from policyguard.shell.prefilter import find_concern
 from policyguard.shell.reader import ShellReader
 
+T = TypeVar("T")
 _NOWHERE = "/dev/null"
 
 
@@ -22,6 +24,7 @@ class CommandPatterns:
         self._reader = reader
         self._concerns = find_concern(self.patterns, reader.facts)
         self._kept: dict[str, CommandPattern | None] = {}
+        self._covered: dict[str, bool] = {}
         self._lock = threading.Lock()
         self._max_chars = reader.facts.bounds.chars
         self._max_texts = reader.facts.bounds.texts
@@ -35,10 +38,7 @@ class CommandPatterns:
         if len(text) > self._max_chars:
             return self._find(self._reader.read(text))
         found = self._find(self._reader.read(text)) if self._concerns(text) else None
-        with self._lock:
-            if len(self._kept) >= self._max_texts:
-                self._kept.pop(next(iter(self._kept)))
-            self._kept[text] = found
+        self._keep(self._kept, text, found)
         return found
 
     def _find(self, line: CommandLine) -> CommandPattern | None:
@@ -50,8 +50,21 @@ class CommandPatterns:
 
         A text without commands is covered.
         """
+        try:
+            return self._covered[text]
+        except KeyError:
+            pass
         line = self._reader.read(text)
-        return not line.opaque and all(self._covers(command) for command in line.commands)
+        covered = not line.opaque and all(self._covers(command) for command in line.commands)
+        if len(text) <= self._max_chars:
+            self._keep(self._covered, text, covered)
+        return covered
+
+    def _keep(self, kept: dict[str, T], text: str, answer: T) -> None:
+        with self._lock:
+            if len(kept) >= self._max_texts:
+                kept.pop(next(iter(kept)))
+            kept[text] = answer
 
     def _covers(self, command: SimpleCommand) -> bool:
         if not self._reader.runs_as_written(command):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -11,7 +11,7 @@ from policyguard.cel.check.problems import Problems, did_you_mean
 from policyguard.cel.declarations import Declarations
 from policyguard.cel.errors import OperationError
 from policyguard.cel.functions.standard import UNAVAILABLE, Function
-from policyguard.cel.syntax.ast import BadExpr, Call, Constant, Expr
+from policyguard.cel.syntax.ast import BadExpr, Call, Constant, Expr, ListLiteral
 from policyguard.cel.syntax.macros import MACRO_NAMES
 from policyguard.cel.types.types import DYN, Type, is_assignable
 from policyguard.engines.regex import RegexError
@@ -113,18 +113,29 @@ def _prepare_literal(call: Call, overloads: Sequence[Function], problems: Proble
     literal = call.arguments[-1]
     if isinstance(literal, BadExpr):
         return NOT_COMPUTED
+    if isinstance(literal, ListLiteral):
+        for item in literal.items:
+            if isinstance(item, Constant) and isinstance(item.value, str):
+                _prepare(function.prepare_literal, item.value, item, problems)
+        return NOT_COMPUTED
     if not isinstance(literal, Constant) or not isinstance(literal.value, str):
         if function.requires_literal:
             message = f"`{call.name}` needs a string literal"
             problems.report("not-constant", message, literal.span)
         return NOT_COMPUTED
+    return _prepare(function.prepare_literal, literal.value, literal, problems)
+
+
+def _prepare(
+    prepare: Callable[[str], object], text: str, literal: Constant, problems: Problems
+) -> Any:
     try:
-        prepared = function.prepare_literal(literal.value)
+        prepared = prepare(text)
     except RegexError as error:
         message = f"invalid RE2 pattern: {error.reason}"
         problems.report("bad-regex", message, literal.span, error.help)
     except ValueError as error:
-        problems.report("bad-argument", str(error), literal.span)
+        problems.report("bad-argument", str(error), literal.span, getattr(error, "help", None))
     else:
         return NOT_COMPUTED if prepared is None else prepared
     return NOT_COMPUTED

@@ -27,7 +27,7 @@ from policyguard.cel.types.types import (
 from policyguard.cel.types.values import no_such_overload, type_of
 from policyguard.engines.regex import Regex
 
-UNAVAILABLE: Final = frozenset({"finds", "runs", "only_runs", "opaque", "sql"})
+UNAVAILABLE: Final = frozenset({"sql"})
 """Functions of the policy language that are not implemented yet; using one is an error."""
 
 
@@ -41,7 +41,7 @@ class Function(msgspec.Struct, frozen=True):
     `prepare_literal` requires the last argument to be a string literal. It is called with the
     literal at compile time; a `ValueError` becomes a compile error at the argument, and a result
     other than None replaces the literal in calls. Without `requires_literal`, other arguments are
-    passed unchanged.
+    passed unchanged. Of a list, it is called with each item that is a string literal.
     """
 
     name: str
@@ -139,7 +139,9 @@ _DEFINITIONS: Final = (
     Function("email_domain", STRING, (), STRING, urls.email_domain),
     Function("host", STRING, (), STRING, urls.url_host),
     Function("host_in", STRING, (_STRINGS,), BOOL, urls.is_host_in),
+    Function("port", STRING, (), INT, urls.url_port),
     Function("private", STRING, (), BOOL, urls.is_private_url),
+    Function("scheme", STRING, (), STRING, urls.url_scheme),
     Function("inside", STRING, (STRING,), BOOL, paths.is_inside),
     Function(
         "like", STRING, (STRING,), BOOL, paths.matches_glob, paths.Glob, requires_literal=False

@@ -24,6 +24,7 @@ _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)([^?#]*)")
 _AUTHORITY: Final = re.compile(r"(\[[^\[\]]*\]|[^:\[\]@%\s]+)(?::([0-9]*))?")
 # Some clients remove these from a URL, others do not.
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]|^\s|\s$")
+_PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443, "ftp": 21, "ssh": 22}
 _MAX_URL_LENGTH: Final = 64 * 1024
 _MAX_CACHED_LENGTH: Final = 500
 # Common local parts only: `%` and `!` used to route mail, and quotes may hide an @.
@@ -48,6 +49,11 @@ def url_host(url: Any) -> str:
 
 
 def _parse_host(url: str) -> str:
+    return _parse(url)[1]
+
+
+def _parse(url: str) -> tuple[str, str, str]:
+    """Return the scheme in lower case, the host, and the port as written."""
     if len(url) > _MAX_URL_LENGTH:
         raise _invalid("the URL is too long")
     if _CONTROL.search(url):
@@ -63,9 +69,10 @@ def _parse_host(url: str) -> str:
     if authority[2] and (len(authority[2]) > 5 or int(authority[2]) > 65535):
         raise _invalid("the URL has an invalid port")
     try:
-        return normalize_host(authority[1])
+        host = normalize_host(authority[1])
     except HostError as error:
         raise _invalid(str(error)) from None
+    return match[0].partition(":")[0].lower(), host, authority[2] or ""
 
 
 _parse_host_cached: Final = lru_cache(maxsize=512)(_parse_host)
@@ -85,6 +92,28 @@ def is_host_in(url: Any, patterns: Any) -> bool:
     except HostError as error:
         raise _invalid(str(error)) from None
     return any(matches_host(name, pattern) for pattern in normalized)
+
+
+def url_scheme(url: Any) -> str:
+    """`url.scheme()`: in lower case. Fails as `host` does."""
+    if url.__class__ is not str:
+        raise no_such_overload("scheme", url)
+    return _parse(url)[0]
+
+
+def url_port(url: Any) -> int:
+    """`url.port()`: as written, else that of the scheme. Fails as `host` does.
+
+    It is an error for a URL without a port whose scheme has none of its own.
+    """
+    if url.__class__ is not str:
+        raise no_such_overload("port", url)
+    scheme, _, port = _parse(url)
+    if port:
+        return int(port)
+    if scheme not in _PORTS:
+        raise _invalid(f"the scheme `{scheme[:20]}` has no port of its own")
+    return _PORTS[scheme]
 
 
 def is_private_url(url: Any) -> bool:

@@ -224,6 +224,23 @@ def read_strings(args: dict[str, Any]) -> list[str]:
     return [leaf for leaf in _iter_leaves(args, _list_strings) if isinstance(leaf, str)]
 
 
+def read_text(args: dict[str, Any]) -> str:
+    """Return all arguments as one text: a line `key: value` for each scalar, `key:` for others."""
+    lines: list[str] = []
+    pending: list[tuple[str, Any]] = [(key, value) for key, value in reversed(args.items())]
+    while pending:
+        key, value = pending.pop()
+        if isinstance(value, dict):
+            lines.append(f"{key}:")
+            pending.extend((str(name), item) for name, item in reversed(value.items()))
+        elif isinstance(value, (list, tuple)):
+            lines.append(f"{key}:")
+            pending.extend(("-", item) for item in reversed(value))
+        else:
+            lines.append(f"{key}: {value if isinstance(value, str) else json.dumps(value)}")
+    return "\n".join(lines)
+
+
 def _list_strings(item: dict[str, Any]) -> list[Any]:
     """Return an object's values, after the keys that are not plain field names."""
     return [*(key for key in item if not key.isidentifier()), *item.values()]

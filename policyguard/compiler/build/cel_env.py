@@ -27,7 +27,9 @@ from policyguard.cel.types.types import (
     map_of,
     record,
 )
-from policyguard.compiler.build.shell_functions import shell_functions
+from policyguard.compiler.build.named_patterns import NamedPatterns
+from policyguard.compiler.build.selectors import compile_glob
+from policyguard.compiler.build.shell_functions import ShellCommands
 from policyguard.compiler.load import schema
 from policyguard.evaluator.activation import VARIABLE_PATHS
 from policyguard.learned.progress import ProgressStatus
@@ -56,6 +58,8 @@ class CelEnvironment:
 
     def __init__(self, policy: Policy, merged: MergedPolicy | None) -> None:
         names = _DefinedNames(merged)
+        self.shell = ShellCommands(policy.classify.shell)
+        self.patterns = NamedPatterns(policy)
         classes = names.name_type(
             "class", "classes", {"", *(entry.class_ for entry in policy.classify.classes)}
         )
@@ -82,7 +86,8 @@ class CelEnvironment:
         functions = (
             *STANDARD,
             *_count_functions(self._session, classes),
-            *shell_functions(policy.classify.shell),
+            *self.shell.functions(),
+            self.patterns.function(names.has_pattern),
         )
 
         def declare(**more: Type) -> Declarations:
@@ -117,6 +122,10 @@ class _DefinedNames:
             return STRING
         return enum_of(kind, frozenset(known | self._broken_names(section)))
 
+    def has_pattern(self, glob: str) -> bool:
+        """Whether a broken pattern, or one of an unreadable layer, may have the name."""
+        return not self._is_complete or any(map(compile_glob(glob), self._broken_names("patterns")))
+
     def _broken_names(self, section: str) -> set[str]:
         return set() if self._merged is None else self._merged.broken_names(section)
 
@@ -136,7 +145,10 @@ def _call_type(classes: Type, tags: Type) -> Type:
             "args": _JSON_OBJECT,
             "previous": _JSON_OBJECT,
             "targets": strings,
+            "paths": strings,
+            "urls": strings,
             "strings": strings,
+            "text": STRING,
             "tags": tags,
             "hints": record(
                 dict.fromkeys(HINT_KEYS, BOOL), optional=frozenset(HINT_KEYS), name="hints"

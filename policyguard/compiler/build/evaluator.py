@@ -9,6 +9,8 @@ from typing import Any
 
 from policyguard.cel import Duration, Timestamp
 from policyguard.compiler.build import call_readers
+from policyguard.compiler.build.address_readers import AddressReader, PathReader, UrlReader
+from policyguard.compiler.build.content_selectors import selector_reads
 from policyguard.compiler.build.entry_paths import learn_sections
 from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.compiler.build.messages import collect_message_fields
@@ -36,7 +38,7 @@ def build_evaluator(
 ) -> Evaluator:
     """Build the evaluator of a policy without errors."""
     planner = PlanBuilder(policy, expressions, fingerprinter.fingerprint_text)
-    reads = expressions.all_reads() | collect_message_fields(policy)
+    reads = expressions.all_reads() | collect_message_fields(policy) | selector_reads(policy)
     plans = policy.bounds.plans
     candidates = lru_cache(plans)(planner.candidates)
     plan = lru_cache(plans)(planner.build_plan)
@@ -63,6 +65,7 @@ def build_evaluator(
             params={name: param.value for name, param in policy.params.items()},
             extract_targets=_targets_reader(policy, reads),
             derived_fields=_field_readers(policy, reads),
+            address_fields=_address_readers(policy, expressions, reads),
             reads_previous=reads_field(reads, "call.previous"),
             to_timestamp=Timestamp.from_ns,
             to_duration=Duration.from_ns,
@@ -133,8 +136,25 @@ def _field_readers(policy: Policy, reads: frozenset[str]) -> dict[str, call_read
     readers = {
         "command": call_readers.command_reader(policy.classify.shell.arguments),
         "strings": call_readers.read_strings,
+        "text": call_readers.read_text,
     }
-    return {name: derive for name, derive in readers.items() if reads_field(reads, f"call.{name}")}
+    addresses = any(reads_field(reads, f"call.{name}") for name in ("paths", "urls"))
+    return {
+        name: derive
+        for name, derive in readers.items()
+        if reads_field(reads, f"call.{name}") or (name == "command" and addresses)
+    }
+
+
+def _address_readers(
+    policy: Policy, expressions: Expressions, reads: frozenset[str]
+) -> dict[str, AddressReader]:
+    readers: dict[str, type[PathReader | UrlReader]] = {"paths": PathReader, "urls": UrlReader}
+    return {
+        name: reader(policy.classify, expressions.shell).find
+        for name, reader in readers.items()
+        if reads_field(reads, f"call.{name}")
+    }
 
 
 def _outcome_classifier(

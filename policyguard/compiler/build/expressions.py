@@ -80,14 +80,16 @@ class LazyProgram:
 class Expressions:
     """The compiled programs of a policy, by path.
 
-    `before` are the declarations of those evaluated before the call.
+    `shell` and `patterns` are what their functions read commands and texts with.
     """
 
     def __init__(
-        self, programs: Mapping[Path, Program | LazyProgram], before: Declarations
+        self, programs: Mapping[Path, Program | LazyProgram], environment: CelEnvironment
     ) -> None:
         self._programs = programs
-        self._declarations = before
+        self._declarations = environment.before_call
+        self.shell = environment.shell
+        self.patterns = environment.patterns
 
     def program(self, *path: str | int) -> Program | None:
         """Return the program at a path, or None."""
@@ -155,7 +157,7 @@ def compile_expressions(
             _, more = _compile(spec, refine(spec.path, spec.declarations))
             problems = tuple(dict.fromkeys((*problems, *more)))
         found += [_to_diagnostic(problem, spec, merged) for problem in problems]
-    return Expressions(programs, environment.before_call), found
+    return Expressions(programs, environment), found
 
 
 def restore_expressions(policy: Policy, outlines: Mapping[str, ParsedExpression]) -> Expressions:
@@ -168,7 +170,7 @@ def restore_expressions(policy: Policy, outlines: Mapping[str, ParsedExpression]
         spec.path: LazyProgram(spec, outlines[spec.source])
         for spec in _list_specs(policy, environment)
     }
-    return Expressions(programs, environment.before_call)
+    return Expressions(programs, environment)
 
 
 def reads_field(reads: frozenset[str], field: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
+from policyguard.compiler.build.content_selectors import ContentSelectors, selects_contents
 from policyguard.compiler.build.entry_paths import Path
 from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.compiler.build.limits import (
@@ -49,6 +50,7 @@ class PlanBuilder:
         self.redact = build_redactor(policy)
         self._policy = policy
         self._expressions = expressions
+        self._contents = ContentSelectors(policy, expressions)
         limit_builder = LimitBuilder(policy, expressions, digest)
         self._limits = {
             level: {
@@ -81,7 +83,9 @@ class PlanBuilder:
             (
                 entry,
                 compile_class_matcher(entry),
-                expressions.get("classify", "classes", index, "when"),
+                self._contents.combine(
+                    entry, expressions.get("classify", "classes", index, "when")
+                ),
             )
             for index, entry in enumerate(policy.classify.classes)
         ]
@@ -197,12 +201,14 @@ class PlanBuilder:
                 if (expression := self._expressions.get(*path, "per", index)) is not None
             ),
             within=entry.within,
+            selects=self._contents.compile(entry),
             when=self._expressions.get(*path, "when"),
             when_post_paid=reads_field(when, "outcome"),
             sum=self._expressions.get(*path, "sum"),
             post_paid=kind in ("tokens", "cost") or reads_field(when | total, "outcome"),
             is_owned_by=compile_selector(entry.agents),
-            selective=any((entry.tools, entry.servers, entry.classes, entry.when, entry.per.keys)),
+            selective=any((entry.tools, entry.servers, entry.classes, entry.when, entry.per.keys))
+            or selects_contents(entry),
             escalation=Escalation(
                 entry.effect,
                 **{
@@ -225,6 +231,7 @@ class PlanBuilder:
         path: Path = ("rules", entry.id)
         return CompiledRule(
             id=f"rules/{entry.id}",
+            selects=self._contents.compile(entry),
             when=self._expressions.get(*path, "when"),
             unless=self._expressions.get(*path, "unless"),
             effect=entry.effect,

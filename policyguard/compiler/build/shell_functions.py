@@ -1,16 +1,18 @@
-"""CEL functions on shell commands, which read them by what the policy says about programs."""
+"""Shell commands in policies: one reader for a policy's CEL functions and selectors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, partial
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from policyguard.cel.functions.standard import Function
-from policyguard.cel.types.types import BOOL, STRING
+from policyguard.cel.types.types import BOOL, STRING, list_of
 from policyguard.model.shell import Shell
 
 if TYPE_CHECKING:
+    from policyguard.shell.command_line import CommandLine
+    from policyguard.shell.pattern_set import CommandPatterns
     from policyguard.shell.reader import ShellReader
 
 
@@ -30,16 +32,74 @@ def _shared_reader(shell: Shell) -> ShellReader:
     return reader
 
 
-def shell_functions(shell: Shell) -> tuple[Function, ...]:
-    """Return `command.read_only()`. What reads commands is imported by its first call."""
+class ShellCommands:
+    """Reads commands by what a policy says about programs.
 
-    @cache
-    def load() -> Callable[[str], bool]:
+    What reads them is imported by the first question.
+    """
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._compile = lru_cache(shell.bounds.texts)(self._compile_patterns)
+
+    @cached_property
+    def reader(self) -> ShellReader:
+        """The reader, which keeps its latest readings."""
+        return _shared_reader(self._shell)
+
+    def read(self, text: str) -> CommandLine:
+        """Return what a command runs. It never raises."""
+        return self.reader.read(text)
+
+    def compile_patterns(self, patterns: Sequence[str]) -> CommandPatterns:
+        """Return compiled command patterns. Raises `PatternError` for one that is invalid."""
+        return self._compile(tuple(patterns))
+
+    def _compile_patterns(self, patterns: tuple[str, ...]) -> CommandPatterns:
+        from policyguard.shell.pattern import CommandPattern
+        from policyguard.shell.pattern_set import CommandPatterns
+
+        return CommandPatterns([CommandPattern(text) for text in patterns], self.reader)
+
+    def functions(self) -> tuple[Function, ...]:
+        """Return the functions of CEL on commands."""
+        return (
+            Function("read_only", STRING, (), BOOL, self._is_read_only),
+            Function("runs", STRING, (STRING,), BOOL, self._runs, self._prepare),
+            Function(
+                "only_runs",
+                STRING,
+                (list_of(STRING),),
+                BOOL,
+                self._only_runs,
+                check_pattern,
+                requires_literal=False,
+            ),
+            Function("opaque", STRING, (), BOOL, self._is_opaque),
+        )
+
+    def _is_read_only(self, command: Any) -> bool:
         from policyguard.shell.read_only import is_read_only
 
-        return partial(is_read_only, reader=_shared_reader(shell))
+        return is_read_only(command, reader=self.reader)
 
-    def read_only(command: Any) -> bool:
-        return load()(command)
+    def _prepare(self, pattern: str) -> CommandPatterns:
+        return self.compile_patterns((pattern,))
 
-    return (Function("read_only", STRING, (), BOOL, read_only),)
+    def _runs(self, command: str, patterns: CommandPatterns) -> bool:
+        return patterns.find(command) is not None
+
+    def _only_runs(self, command: str, patterns: list[Any]) -> bool:
+        if not all(isinstance(pattern, str) for pattern in patterns):
+            raise TypeError
+        return self.compile_patterns(patterns).covers(command)
+
+    def _is_opaque(self, command: str) -> bool:
+        return bool(self.read(command).opaque)
+
+
+def check_pattern(text: str) -> None:
+    """Raise `PatternError` if a text is not a command pattern."""
+    from policyguard.shell.pattern import CommandPattern
+
+    CommandPattern(text)

@@ -18,7 +18,7 @@ from policyguard.model.policy import Policy
 def check_empty_fields(
     policy: Policy, merged: MergedPolicy, expressions: Expressions
 ) -> Iterator[Diagnostic]:
-    """Report readers of `call.targets` and `call.command` in a policy that never fills them."""
+    """Report readers of targets, commands and paths in a policy that never fills them."""
     if not merged.is_complete or merged.broken_names("classify"):
         return
     if not policy.classify.targets:
@@ -35,6 +35,27 @@ def check_empty_fields(
         for path in _find_readers(policy, expressions, "call.command"):
             message = "`call.command` is always empty, because this policy names no shell arguments"
             yield merged.diagnostic("reference/no-command", message, path, hint=hint)
+        for path in _find_selectors(policy, "commands"):
+            message = "`commands` matches no call, because this policy names no shell arguments"
+            yield merged.diagnostic("reference/no-command", message, path, hint=hint)
+    if not policy.classify.paths:
+        hint = "name the arguments that hold paths: `classify: {paths: [path, file_path]}`"
+        readers = (*_find_readers(policy, expressions, "call.paths"),)
+        for path in (*readers, *_find_selectors(policy, "paths")):
+            message = "this policy names no arguments that hold paths"
+            yield merged.diagnostic("reference/no-paths", message, path, hint=hint)
+
+
+def _find_selectors(policy: Policy, key: str) -> Iterator[Path]:
+    """Yield the paths of the selectors under a key."""
+    for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
+        for entry in entries:
+            if getattr(entry, key) is not None:
+                yield section, entry.id, key
+    if key == "commands":
+        for index, one in enumerate(policy.classify.classes):
+            if one.commands is not None:
+                yield "classify", "classes", index, key
 
 
 def _find_readers(policy: Policy, expressions: Expressions, field: str) -> Iterator[Path]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from policyguard.compiler.build.content_selectors import CONTENT_FIELDS
 from policyguard.compiler.build.entry_paths import rule_examples
 from policyguard.compiler.build.selectors import compile_selector, compile_tool_selector
 from policyguard.compiler.merge.layers import MergedPolicy
@@ -71,6 +72,8 @@ def _match_example(
     compiled = next((entry for entry in plan.rules if entry.id == f"rules/{rule.id}"), None)
     if compiled is None:
         return False, "; ".join(_selector_mismatches(rule, example, attempt))
+    if compiled.selects is not None and not compiled.selects(attempt.activation):
+        return False, _content_mismatch(rule, attempt)
     matched = compiled.evaluate(attempt) is not None
     if attempt.errors:
         return matched, f"its condition failed: {attempt.errors[0].error}"
@@ -94,6 +97,17 @@ def _selector_mismatches(rule: Rule, example: Example, attempt: Attempt) -> Iter
             quoted = ", ".join(map(quote_text, names))
             mismatch = f"does not match {quoted}" if names[0] else f"cannot match: {none}"
             yield f"its `{key}` {mismatch}"
+
+
+def _content_mismatch(rule: Rule, attempt: Attempt) -> str:
+    """Return why the selectors on what a call says do not match an example's call."""
+    keys = [key for key in CONTENT_FIELDS if getattr(rule, key) is not None]
+    for key in keys:
+        field = CONTENT_FIELDS[key].removeprefix("call.")
+        if not getattr(attempt.activation, field):
+            return f"its `{key}` cannot match: `call.{field}` is empty"
+    names = " and ".join(f"`{key}`" for key in keys)
+    return f"its {names} {'does' if len(keys) == 1 else 'do'} not match"
 
 
 def _is_true(when: Expression | None, attempt: Attempt) -> bool:

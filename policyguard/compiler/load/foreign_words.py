@@ -112,13 +112,9 @@ _TOP_HINTS = {
 """What to write instead of sections of other tools."""
 _TIMES = {"second": "1s", "minute": "1m", "hour": "1h", "day": "1d", "week": "7d", "month": "30d"}
 _WORKAROUNDS = {
-    "commands": "until then `when: call.command.contains('…')` catches accidents, not intent",
     "exceptions": "until then write `unless: …` in the entry",
-    "finds": "until then use `when: call.strings.exists(s, s.matches('…'))`",
-    "hosts": "until then use `when: \"!call.args.url.host_in(['…'])\"`",
     "locked": "until then `lint` reports what a layer weakens",
     "marks": "until then the host can set a tag, which conditions read as `tags.…`",
-    "paths": "until then use `when: \"call.targets.exists(t, t.inside('…'))\"`",
     "result_rules": "until then the host must filter results",
 }
 """What to write instead of what is not implemented yet."""
@@ -130,7 +126,7 @@ _CALL_KEYS = {
 _POLICY_KEYS = ("budgets", "classify", "extends", "learn", "limits", "outcomes", "rules")
 _TIME_KEYS = ("duration", "every", "interval", "period", "within")
 _IN_CALLS = "`window` counts calls; for a time use a budget: `{calls: 3, within: 5m}`"
-_TAKE_LISTS = ("agents", "classes", "outside", "servers", "tools")
+_TAKE_LISTS = ("agents", "classes", "commands", "hosts", "outside", "paths", "servers", "tools")
 """Selectors, into which a named list is inserted by `$name`."""
 _SURE = 0.7
 """How alike a key of a step and a known one are that is not a tool's name, from 0 to 1."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from policyguard.evaluator.activation import Expression
+from policyguard.evaluator.activation import Expression, Selects
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.usage import BudgetUsage, UsageLedger
 from policyguard.evaluator.limits.escalation import Escalation
@@ -34,8 +34,9 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     `kind` is calls, tokens, cost, time, concurrent or sum; `max` is in units of 1e-9 (time: ns), as
     are `reserve`, held per call until its tokens or cost are known, and `extend`, added by an
     approval or a grant. `scope` is turn, session, agent, user, project or global; of the further
-    `keys` of `per` only a `digest` is kept. `is_owned_by` says whether agents of a name own it.
-    `max_charges` caps the charges kept for a window, `max_keys` the keys.
+    `keys` of `per` only a `digest` is kept. `selects` are the selectors on what a call says.
+    `is_owned_by` says whether agents of a name own it. `max_charges` caps the charges kept for a
+    window, `max_keys` the keys.
     """
 
     id: str
@@ -44,6 +45,7 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     scope: str
     keys: tuple[Expression, ...]
     within: int | None
+    selects: Selects | None
     when: Expression | None
     when_post_paid: bool
     sum: Expression | None
@@ -73,6 +75,8 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         """
         if self.reads_time and attempt.at is None:
             return None  # a record without times has no windows; the report says so
+        if self.selects is not None and not self.selects(attempt.activation):
+            return None
         if self.when is not None and not self.when_post_paid and not self._applies_to(attempt):
             return None
         try:

@@ -4,14 +4,14 @@ To a shell, `rm -fr x`, `rm -r -f x`, `'rm' -rf x`, `/bin/rm -rf x` and `sh -c "
 same command, but a text comparison finds only one of them. An exemption is worse: a command that
 starts with `git log` may continue with `; curl … | sh`.
 
-Such a rule catches accidents, not intent. The `commands` selector parses a command as a shell
-does.
+Such a rule catches accidents, not intent. The `commands` selector, and `call.command.runs('…')`,
+read a command as a shell does.
 
 Avoid:
 
     no-force: {tools: [bash], when: call.command.contains('git push --force')}
 
-Prefer (not implemented yet):
+Prefer:
 
     no-force: {tools: [bash], commands: [git push --force|-f]}
 """
@@ -21,16 +21,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from policyguard.cel.syntax.ast import Binary, Call, Constant, Expr, iter_children
-from policyguard.compiler.load import schema
 from policyguard.engines.yaml_tree import Path
 from policyguard.lint.analysis.satisfiability import value_name
 from policyguard.lint.rule import Finding, LintContext
-from policyguard.model.diagnostic import Severity
 from policyguard.model.effect import Effect
 
 _TEXT_FUNCTIONS = frozenset({"matches", "contains", "startsWith", "endsWith", "indexOf", "split"})
-_COMMANDS_STEP = 4
-"""The language step that adds `commands`."""
 
 
 def check(context: LintContext) -> Iterator[Finding]:
@@ -46,8 +42,7 @@ def check(context: LintContext) -> Iterator[Finding]:
         if path[-1] == "unless":
             consequence = ": anything after the match is exempt too"
         message = f"this compares a shell command as text{consequence}"
-        severity: Severity = "warning" if schema.SUPPORTED_STEP >= _COMMANDS_STEP else "info"
-        yield Finding(context.subspan(path, found.span), message, _hint(), severity=severity)
+        yield Finding(context.subspan(path, found.span), message, _hint(path))
 
 
 def _condition_paths(context: LintContext) -> Iterator[Path]:
@@ -66,12 +61,10 @@ def _condition_paths(context: LintContext) -> Iterator[Path]:
             yield "classify", "classes", index, "when"
 
 
-def _hint() -> str:
-    if schema.SUPPORTED_STEP >= _COMMANDS_STEP:
-        return "use `commands`, which parses the command as a shell does"
-    return (
-        "this catches accidents only; `commands`, which parses like a shell, is not implemented yet"
-    )
+def _hint(path: Path) -> str:
+    if path[-1] == "unless":
+        return "use `call.command.only_runs([…])`, which reads the command as a shell does"
+    return "use `commands: [program word… -flag…]`, which reads the command as a shell does"
 
 
 def _text_comparisons(node: Expr, commands: set[str]) -> Iterator[Expr]:

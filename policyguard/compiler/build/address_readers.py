@@ -1,0 +1,104 @@
+"""Read the paths and URLs of a call: from its arguments and from the words of its command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from policyguard.compiler.build.call_readers import read_strings, targets_reader
+from policyguard.compiler.build.shell_functions import ShellCommands
+
+if TYPE_CHECKING:
+    from policyguard.model.policy import Classify
+
+AddressReader = Callable[[dict[str, Any], str, str], list[str]]
+"""Finds addresses by a call's arguments, its command, and the folder of the session."""
+
+_WHOLE_URL = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*:(?://|\\\\)\S*\s*")
+_FILE_URL = re.compile(r"file:(?://(?:localhost)?(?=/))?", re.IGNORECASE)
+_BARE_HOST = re.compile(r"[^\s:/?#@\\]+(?::[0-9]+)?(?=[/?#]|\Z)|\[[0-9a-fA-F:.]+\](?::[0-9]+)?")
+_HOME = re.compile(r"\$(?:HOME\b|\{HOME\})(?=/|\Z)")
+
+
+class PathReader:
+    """Finds `call.paths`: in the arguments that `classify.paths` names, and in commands.
+
+    A path is absolute where the session's folder is known, else relative to that folder. What
+    cannot be resolved stays in it: home folders, variables, escapes, and marks for unknown words.
+    """
+
+    def __init__(self, classify: Classify, shell: ShellCommands) -> None:
+        self._read_named = targets_reader(classify.paths)
+        self._read_folders = targets_reader(classify.folder)
+        self._shell = shell
+        self._find_in_command = lru_cache(classify.shell.bounds.texts)(self._find_paths)
+
+    def find(self, args: dict[str, Any], command: str, cwd: str) -> list[str]:
+        """Return the paths of a call, in order, without repetitions."""
+        folders = [_resolve(cwd, folder) for folder in self._read_folders(args)] or [cwd]
+        named = [path for path in self._read_named(args) if path and not _is_url(path)]
+        named += [text for text in read_strings(args) if _FILE_URL.match(text)]
+        words = self._find_in_command(command) if command else ()
+        found: dict[str, None] = {}
+        for path in named:
+            if _FILE_URL.match(path):
+                path = unquote(_FILE_URL.sub("", path.partition("?")[0].partition("#")[0]))
+            found.update(dict.fromkeys(_resolve(folder, path) for folder in folders))
+        for path in words:
+            found.update(dict.fromkeys(_resolve(folder, path) for folder in folders))
+        return list(found)
+
+    def _find_paths(self, command: str) -> tuple[str, ...]:
+        from policyguard.shell.touched import find_paths
+
+        line = self._shell.read(command)
+        return tuple(dict.fromkeys(find_paths(command, line, self._shell.reader)))
+
+
+def _is_url(path: str) -> bool:
+    return _WHOLE_URL.fullmatch(path) is not None and not _FILE_URL.match(path)
+
+
+def _resolve(folder: str, path: str) -> str:
+    """Return `path` in `folder`, without `.` and `..` where they can be resolved."""
+    from policyguard.shell.touched import normalize
+
+    path = _HOME.sub("~", path) if path[:1] == "$" else path
+    if folder and path[:1] not in ("/", "~", "$", "\x00", "\x01") and path[1:2] != ":":
+        path = f"{folder.rstrip('/')}/{path}"
+    return normalize(path)
+
+
+class UrlReader:
+    """Finds `call.urls`: in the arguments that `classify.urls` names, and in commands.
+
+    Of any other argument, a text counts that is a URL as a whole. A host without a scheme, as in
+    `example.org/x`, is read as `https://example.org/x`.
+    """
+
+    def __init__(self, classify: Classify, shell: ShellCommands) -> None:
+        self._read_named = targets_reader(classify.urls)
+        self._shell = shell
+        self._find_in_command = lru_cache(classify.shell.bounds.texts)(self._find_urls)
+
+    def find(self, args: dict[str, Any], command: str, cwd: str) -> list[str]:
+        """Return the URLs of a call, in order, without repetitions."""
+        found: dict[str, None] = {}
+        for text in self._read_named(args):
+            if text:
+                found[f"https://{text}" if _BARE_HOST.match(text) else text] = None
+        for text in read_strings(args):
+            if _WHOLE_URL.fullmatch(text) and not _FILE_URL.match(text):
+                found[text] = None
+        if command:
+            found.update(dict.fromkeys(self._find_in_command(command)))
+        return list(found)
+
+    def _find_urls(self, command: str) -> tuple[str, ...]:
+        from policyguard.shell.touched import find_urls
+
+        line = self._shell.read(command)
+        return tuple(dict.fromkeys(find_urls(line, self._shell.reader)))

@@ -1,0 +1,112 @@
+"""Compile selectors on what a call says: its command, paths, hosts and texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from policyguard.compiler.build.expressions import Expressions
+from policyguard.compiler.build.host_selector import HostSelector
+from policyguard.compiler.build.path_selector import PathSelector
+from policyguard.evaluator.activation import Activation, Expression, Selects
+from policyguard.model.entry import SelectiveEntry, Selector
+from policyguard.model.policy import ClassEntry, Policy
+
+CONTENT_FIELDS = {
+    "commands": "call.command",
+    "paths": "call.paths",
+    "hosts": "call.urls",
+    "finds": "call.text",
+}
+"""The selectors on what a call says, and the fields that they read."""
+
+
+def selects_contents(entry: SelectiveEntry | ClassEntry) -> bool:
+    """Whether an entry has a selector on what a call says."""
+    return any(getattr(entry, key, None) is not None for key in CONTENT_FIELDS)
+
+
+def selector_reads(policy: Policy) -> frozenset[str]:
+    """Return the fields that the selectors of all entries read."""
+    entries: list[SelectiveEntry | ClassEntry] = [
+        *policy.rules,
+        *policy.budgets,
+        *policy.classify.classes,
+    ]
+    return frozenset(
+        field
+        for entry in entries
+        for key, field in CONTENT_FIELDS.items()
+        if getattr(entry, key, None) is not None
+    )
+
+
+class ContentSelectors:
+    """Compiles the selectors of a policy's entries; each at its first use."""
+
+    def __init__(self, policy: Policy, expressions: Expressions) -> None:
+        self._shell = expressions.shell
+        self._patterns = expressions.patterns
+        self._build = {
+            "commands": self._build_commands,
+            "paths": self._build_paths,
+            "hosts": self._build_hosts,
+            "finds": self._build_finds,
+        }
+        # Entries that say the same share a selector, and what it has found.
+        self._compile = cache(self._compile_selector)
+
+    def compile(self, entry: SelectiveEntry) -> Selects | None:
+        """Return a predicate for the selectors of an entry; None if it has none."""
+        tests = [
+            self._compile(key, selector)
+            for key in self._build
+            if (selector := getattr(entry, key)) is not None
+        ]
+        if len(tests) < 2:
+            return tests[0] if tests else None
+        return lambda activation: all(test(activation) for test in tests)
+
+    def combine(self, entry: ClassEntry, when: Expression | None) -> Expression | None:
+        """Return the condition of a class: its `commands`, and `when`."""
+        if entry.commands is None:
+            return when
+        selects = self._compile("commands", Selector(items=entry.commands))
+        if when is None:
+            return selects
+        return lambda activation: selects(activation) and when(activation)
+
+    def _compile_selector(self, key: str, selector: Selector) -> Selects:
+        build = self._build[key]
+        test: Selects
+
+        def first(activation: Activation) -> bool:
+            nonlocal test
+            test = build(selector)
+            return test(activation)
+
+        test = first
+        return lambda activation: test(activation)
+
+    def _build_commands(self, selector: Selector) -> Selects:
+        patterns = self._shell.compile_patterns(selector.items)
+        find, covers = patterns.find, patterns.covers
+        if selector.outside:
+            return lambda activation: (command := activation.command) != "" and not covers(command)
+        return lambda activation: (
+            (command := activation.command) != "" and find(command) is not None
+        )
+
+    def _build_paths(self, selector: Selector) -> Selects:
+        matches = PathSelector(selector).matches
+        return lambda activation: matches(
+            activation.paths, activation.attempt.session.cel_session["cwd"]
+        )
+
+    def _build_hosts(self, selector: Selector) -> Selects:
+        matches = HostSelector(selector).matches
+        return lambda activation: matches(activation.urls)
+
+    def _build_finds(self, selector: Selector) -> Selects:
+        occurs_in: Callable[[str], bool] = self._patterns.select(selector.items).occurs_in
+        return lambda activation: occurs_in(activation.text)

@@ -1,0 +1,62 @@
+"""Check what selectors on a call's command, paths, hosts and texts say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from policyguard.compiler.build.host_selector import read_host_pattern
+from policyguard.compiler.build.path_selector import check_path_glob
+from policyguard.compiler.build.selectors import compile_glob
+from policyguard.compiler.build.shell_functions import check_pattern
+from policyguard.compiler.merge.layers import MergedPolicy
+from policyguard.engines.yaml_tree import Path
+from policyguard.model.diagnostic import Diagnostic, did_you_mean, quote_text
+from policyguard.model.entry import Selector
+from policyguard.model.policy import Policy
+
+_CHECKS: dict[str, Callable[[str], object]] = {
+    "commands": check_pattern,
+    "paths": check_path_glob,
+    "hosts": read_host_pattern,
+}
+_NAMES = {"commands": "command pattern", "paths": "path glob", "hosts": "host"}
+
+
+def check_content_selectors(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
+    """Report invalid command patterns, path globs and hosts, and unknown names in `finds`."""
+    for path, key, selector in _iter_selectors(policy):
+        inner = (*path, key, "outside") if selector.outside else (*path, key)
+        for index, item in enumerate(selector.items):
+            if key == "finds":
+                yield from _check_name(item, (*inner, index), policy, merged)
+                continue
+            try:
+                _CHECKS[key](item)
+            except ValueError as error:
+                reason = getattr(error, "reason", str(error))
+                message = f"{quote_text(item)} is not a {_NAMES[key]}: {reason}"
+                hint = getattr(error, "help", None)
+                yield merged.diagnostic("reference/selector", message, (*inner, index), hint=hint)
+
+
+def _iter_selectors(policy: Policy) -> Iterator[tuple[Path, str, Selector]]:
+    for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
+        for entry in entries:
+            for key in ("commands", "paths", "hosts", "finds"):
+                selector = getattr(entry, key)
+                if selector is not None:
+                    yield (section, entry.id), key, selector
+    for index, one in enumerate(policy.classify.classes):
+        if one.commands is not None:
+            path = ("classify", "classes", index)
+            yield path, "commands", Selector(items=one.commands)
+
+
+def _check_name(
+    name: str, path: Path, policy: Policy, merged: MergedPolicy
+) -> Iterator[Diagnostic]:
+    known = set(policy.patterns) | merged.broken_names("patterns")
+    if merged.is_complete and not any(map(compile_glob(name), known)):
+        message = f"no pattern named {quote_text(name)}"
+        hint = did_you_mean(name, known) or "define it in `patterns`"
+        yield merged.diagnostic("reference/unknown-pattern", message, path, hint=hint)

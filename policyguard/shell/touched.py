@@ -1,0 +1,180 @@
+"""Files and addresses that the commands of a text name."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+
+from policyguard.model.shell import Program
+from policyguard.shell.arguments import UNKNOWN_PROGRAM, Arguments, read_arguments
+from policyguard.shell.command_line import ANY, GLOB, MANY, NAME, CommandLine, SimpleCommand
+from policyguard.shell.files import find_read, find_written
+from policyguard.shell.reader import ShellReader
+from policyguard.shell.words import is_static
+
+_FOLDER_COMMANDS = frozenset(("cd", "pushd"))
+_MAX_FOLDERS = 8
+_CD = re.compile(r"\b(?:cd|pushd)\b")
+_UNORDERED = re.compile(r"[|;&()`\n\r{}]")
+_SCRIPT_OPTIONS = frozenset(("-e", "-f", "--expression", "--file", "--regexp", "--from-file"))
+"""Options of grep, sed and the like that give the pattern, so that no operand does."""
+_ATTACHED = re.compile(r"-[A-Za-z](?=[./~])")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_URL_HOST = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^/?#\x00-\x08]+)(?:[/?#]|\Z)")
+_SPACE = re.compile(r"\s")
+_REMOTE = re.compile(r"(?:[^@/:\s]+@)?(\[[^\]]+\]|[^@/:\s\[\]]+):(?!//)")
+_HOST = re.compile(r"(?:[^@/\s]+@)?(\[[^\]]+\]|[^@/\s]+)")
+
+
+def find_paths(text: str, line: CommandLine, reader: ShellReader) -> Iterator[str]:
+    """Yield the paths that the commands of `text` name: words and targets of redirections.
+
+    They are relative to the folder in which the text starts; unknown parts stay marked. A path
+    after a `cd` that may not have happened is yielded for each folder that it may be in.
+    """
+    folders = [""]
+    in_order = _runs_in_order(text)
+    for command in line.commands:
+        paths = dict.fromkeys(_find_own_paths(command, reader))
+        for path in paths:
+            for folder in folders:
+                yield _join(folder, path)
+        if command.program in _FOLDER_COMMANDS and len(folders) < _MAX_FOLDERS:
+            target = _find_target(command)
+            moved = [_join(folder, target) for folder in folders]
+            folders = moved if in_order else list(dict.fromkeys((*folders, *moved)))
+
+
+def _runs_in_order(text: str) -> bool:
+    """Whether each command up to the last `cd`, and that too, has succeeded where later ones run.
+
+    Only `&&` joins them then, and none of them runs in a shell of its own.
+    """
+    last = max((match.end() for match in _CD.finditer(text)), default=0)
+    end = text.find("&&", last)
+    return end >= 0 and _UNORDERED.search(text.replace("&&", "  ")[:end]) is None
+
+
+def _find_own_paths(command: SimpleCommand, reader: ShellReader) -> Iterator[str]:
+    program = reader.programs.find(command.program) or UNKNOWN_PROGRAM
+    arguments = read_arguments(command.arguments, program)
+    wrapped = reader.wrappers.find(command.program) is not None
+    for path in (
+        *(target.target for target in command.redirects if wrapped),
+        *(() if wrapped else find_read(command, program, arguments)),
+        *(() if wrapped else find_written(command, program, arguments)),
+    ):
+        if not _URL.match(path):
+            yield path
+    if "/" in command.path and is_static(command.path):
+        folder = command.path.rpartition("/")[0]
+        if folder not in reader.folders:
+            yield command.path
+    operands = _own_operands(command, arguments, program, reader)
+    wrapper = reader.wrappers.find(command.program)
+    options = () if wrapper is not None and wrapper.names else arguments.options
+    for word in operands:
+        if not _URL.match(word):
+            # What is not known at all is some name: most programs do not read it.
+            yield word if word.strip(MANY + ANY) else NAME
+    for option in options if operands else ():
+        value = option.value
+        if value is None:
+            attached = _ATTACHED.match(option.text)
+            value = option.text[attached.end() :] if attached else None
+        is_path = value and is_static(value) and ("/" in value or value[0] in ".~")
+        if value and is_path and not _URL.match(value):
+            yield value
+
+
+def _own_operands(
+    command: SimpleCommand, arguments: Arguments, program: Program, reader: ShellReader
+) -> Sequence[str]:
+    """Return the operands that may name files; those of a wrapped command are found there."""
+    if program.prints:
+        return ()
+    wrapper = reader.wrappers.find_for(command.program, command.arguments)[1]
+    if wrapper is None:
+        operands = arguments.operands
+        is_script = program.reads == "rest" and not any(
+            option.text in _SCRIPT_OPTIONS for option in arguments.options
+        )
+        return operands[1:] if is_script else operands
+    if wrapper.after:
+        return tuple(takewhile(lambda word: word[:1] not in "-(!", command.arguments))
+    if (wrapper.script or wrapper.sources) and not any(
+        option.text in wrapper.text or option.text[-1:] == "c" for option in arguments.options
+    ):
+        return arguments.operands[:1]
+    return ()
+
+
+def _find_target(command: SimpleCommand) -> str:
+    words = [word for word in command.arguments if word[:1] != "-" or word == "-"]
+    if not words:
+        return "~"
+    return MANY if words[0] == "-" else words[0]
+
+
+def _join(folder: str, path: str) -> str:
+    if not folder or path[:1] in ("/", "~") or path == MANY or path.startswith("$"):
+        return path
+    return f"{folder.rstrip('/')}/{path}"
+
+
+def find_urls(line: CommandLine, reader: ShellReader) -> Iterator[str]:
+    """Yield the addresses that commands name: URLs, and hosts of programs that connect to them.
+
+    One of which the host is not known has a mark in it.
+    """
+    for command in line.commands:
+        if command.path == MANY:
+            yield MANY
+            continue
+        program = reader.programs.find(command.program) or UNKNOWN_PROGRAM
+        arguments = read_arguments(command.arguments, program)
+        yield from _find_own_urls(arguments, program)
+
+
+def _find_own_urls(arguments: Arguments, program: Program) -> Iterator[str]:
+    values = [option.value for option in arguments.options if option.value is not None]
+    for word in (*arguments.operands, *values):
+        start = _URL.search(word)
+        if start is not None and not program.prints and not _SPACE.search(word):
+            yield _cut(word[start.start() :])
+    if program.connects in ("operands", "first"):
+        for word in arguments.operands[: 1 if program.connects == "first" else None]:
+            if not _URL.search(word):
+                host = _HOST.match(word)
+                yield f"{program.scheme}://{host[1] if host else word}"
+    elif program.connects == "remotes":
+        for word in arguments.operands:
+            remote = None if _URL.search(word) else _REMOTE.match(word)
+            if remote is not None:
+                yield f"{program.scheme}://{remote[1]}"
+            elif not word.strip(MANY + ANY):
+                yield word
+
+
+def _cut(url: str) -> str:
+    """Return a URL up to its host where something behind that is not known."""
+    known = _URL_HOST.match(url)
+    return url if is_static(url) or known is None else known[1]
+
+
+def normalize(path: str) -> str:
+    """Return `path` without `.`, `..` where they can be resolved, and doubled slashes."""
+    if not path:
+        return path
+    if path.startswith("//"):
+        path = "/" + path.lstrip("/")
+    return posixpath.normpath(path)
+
+
+def has_unknown_folder(path: str) -> bool:
+    """Whether unknown text in `path` may lead anywhere: it is more than a name in a folder."""
+    if ANY in path or MANY in path:
+        return True
+    return GLOB not in path and path == NAME

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -115,8 +115,9 @@ class BoundPlan:
     then find no violation and count nothing. A call that is in none of `watched` violates no limit,
     unless the plan `must_evaluate` every call. `repetition` (of calls or polls) and `cycle` need
     admissions; each has a name, since one call site for methods of several classes is slow.
-    `recent_results` are passed each result. With
-    `needs_successes` some limit counts every result. `refusal_streak` is the tracker of `refusals`.
+    `recent_results` are passed each result, `rows_by_call` a success of a call that has a row, or
+    that changes state. With `needs_successes` some limit counts every result. `refusal_streak` is
+    the tracker of `refusals`.
     """
 
     __slots__ = (
@@ -128,6 +129,7 @@ class BoundPlan:
         "recent_results",
         "refusal_streak",
         "repetition",
+        "rows_by_call",
         "watched",
     )
 
@@ -150,22 +152,23 @@ class BoundPlan:
             self.repetition = _COMBINED_REPETITION, repetitions
         recent = [tracker for limit, tracker in limits if limit.reads_recent_results]
         self.recent_results: tuple[RecentResults, ...] = tuple(dict.fromkeys(recent))
+        self.rows_by_call = tuple(pair for pair in limits if pair[0].rows_by_call)
         self.needs_successes = any(
             limit.needs_successes
             or (limit.sets_bans and limit.always_evaluated)
             or (limit.counts_tree and has_parent)  # another session may have given it a row
             for limit in plan.limits
         )
-        remembered = [limit.window for limit, _ in limits if isinstance(limit, RepeatChecker)]
+        repeats = [limit for limit, _ in limits if isinstance(limit, RepeatChecker)]
         watched = [
             limit.watched(tracker)
             for limit, tracker in limits
-            # The window of a `repeat` holds what a shorter cycle watches.
-            if not isinstance(limit, CycleChecker) or limit.longest > max(remembered, default=0)
+            if not (isinstance(limit, CycleChecker) and _is_watched(limit, repeats))
         ]
         self.must_evaluate = has_parent or None in watched
+        # Some limits share theirs.
         self.watched: tuple[Container[str], ...] = tuple(
-            calls for calls in watched if calls is not None and calls != ()
+            {id(calls): calls for calls in watched if calls is not None and calls != ()}.values()
         )
 
     def limits_awaiting_probe(self, at: int | None) -> frozenset[str]:
@@ -173,6 +176,14 @@ class BoundPlan:
         return frozenset(
             limit.id for limit, tracker in self.limits if tracker and limit.is_probing(tracker, at)
         )
+
+
+def _is_watched(cycle: CycleChecker, repeats: Sequence[RepeatChecker]) -> bool:
+    """Whether the window of a `repeat` holds all calls that a cycle watches."""
+    return any(
+        repeat.window >= cycle.longest and (cycle.per_turn or not repeat.per_turn)
+        for repeat in repeats
+    )
 
 
 class _CombinedRepetition:

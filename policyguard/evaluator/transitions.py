@@ -155,6 +155,10 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
         succeeded and session.on_fast_path and outcome.advancing
     ):
         _notify_limits(session, attempt, outcome)
+    else:
+        for limit, tracker in attempt.bound_plan.rows_by_call:
+            if tracker and (attempt.likeness in tracker or attempt.state_changing):
+                limit.complete(tracker, attempt, outcome)
     if event.still_running and not attempt.is_given_up:
         session.timed_out[attempt.id] = attempt  # it keeps its slots until it ends
     elif attempt.charges:

@@ -44,14 +44,13 @@ class LintResult(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """The numbers of files, errors, warnings and notes in one line."""
+        """The numbers of files, errors and warnings in one line."""
         numbers = Counter(found.severity for found in self.diagnostics)
         files = f"{_count(len(self.files), 'file')} checked"
         if not numbers:
             return f"{files}: no issues found"
-        notes = f", {_count(numbers['info'], 'note')}" if numbers["info"] else ""
-        found = f"{_count(numbers['error'], 'error')}, {_count(numbers['warning'], 'warning')}"
-        return f"{files}: {found}{notes}"
+        errors, warnings = _count(numbers["error"], "error"), _count(numbers["warning"], "warning")
+        return f"{files}: {errors}, {warnings}"
 
 
 def lint_paths(

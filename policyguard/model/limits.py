@@ -104,7 +104,7 @@ class NoProgressLimit(Limit, frozen=True, kw_only=True):
 class FailuresLimit(Limit, frozen=True, kw_only=True):
     """At most `max` consecutive failures: any, those of one signature, or with the same error.
 
-    The same `error` is told with numbers, paths and times masked, the same `result` word for word.
+    The same `error` is compared with numbers, paths and times masked, the same `result` as it is.
 
     They are counted for all calls together, by tool, or (`same: call`) for each call; with `count:
     tree` for an agent and all its sub-agents together. With `despite_changes` a row by tool or call

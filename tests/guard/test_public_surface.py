@@ -64,6 +64,7 @@ def test_session_has_only_documented_members(tmp_path: Path) -> None:
         "grant",
         "guard",
         "id",
+        "offer",
         "preview",
         "progress",
         "record",

@@ -275,10 +275,16 @@ def _limits(draw) -> list[str]:
 
 # Three calls that come round leave a window of four before they come a third time.
 LONGER_THAN_THE_WINDOW = ["repeat: {max: 2, window: 4, same: call}", "cycle: {max: 3, longest: 3}"]
+# A `repeat` that forgets with each turn beside a cycle that does not.
+ONE_TURN_AND_ALL = [
+    "repeat: {max: 1, window: 4, same: call, per: turn}",
+    "cycle: {max: 1, longest: 2}",
+]
 
 
 @settings(max_examples=examples(80), deadline=None)
 @example(LONGER_THAN_THE_WINDOW, None, [], frozenset())
+@example(ONE_TURN_AND_ALL, (1, "turn", "block"), [], frozenset())
 @given(
     _limits(),
     st.one_of(st.none(), st.tuples(st.integers(1, 8), PER, EFFECT)),

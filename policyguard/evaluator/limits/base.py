@@ -54,8 +54,9 @@ class LimitChecker(LimitSettings, eq=False, kw_only=True):
     Below `min_count` it finds no violation, unless attempts were refused. Unless it is
     `always_evaluated`, its tracker stays empty, and it is not asked, until an outcome gives it
     something to count. With `needs_admissions` it counts admissions, with `needs_successes` every
-    success. `judges_arguments`: a call with other arguments may fare better, so a ban `until:
-    success` tries one. With `counts_calls` a `max` of 0 refuses every call.
+    success. One with `rows_by_call` counts each call apart: only that call concerns its row, and a
+    change of state. `judges_arguments`: a call with other arguments may fare better, so a ban
+    `until: success` tries one. With `counts_calls` a `max` of 0 refuses every call.
     """
 
     needs_admissions = False
@@ -68,6 +69,7 @@ class LimitChecker(LimitSettings, eq=False, kw_only=True):
     needs_successes: bool = True
     escalates: bool = False
     sets_bans: bool = False
+    rows_by_call: bool = False
     min_count: int = 0
 
     def __post_init__(self) -> None:

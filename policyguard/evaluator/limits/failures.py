@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import msgspec
 
 from policyguard.evaluator.attempt import Attempt
@@ -59,6 +61,7 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.rows_by_call = self.by == "call" and not self.always_evaluated and not self.sets_bans
         self.admits_probes = (
             self.max > 0
             and self.escalation.effect is Effect.BLOCK
@@ -70,6 +73,14 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
     def new_tracker(self) -> FailureStreaks:
         """Return no streak."""
         return {}
+
+    def watched(self, tracker: FailureStreaks) -> Container[str] | None:
+        """Return the calls that have failed, if each is counted apart."""
+        return tracker if self.rows_by_call else super().watched(tracker)
+
+    def is_active(self, tracker: FailureStreaks) -> bool:
+        """Whether a success may end a streak; where each call is counted apart, it is watched."""
+        return not self.rows_by_call and super().is_active(tracker)
 
     def subject(self, attempt: Attempt) -> str:
         """Return one subject for all attempts; with one error or signature, the tool."""

@@ -36,12 +36,19 @@ MASKS = {
     ),
 }
 """What `classify.likeness.results.mask` names, as RE2 patterns."""
+_COUNTDOWN = (
+    r"(?i)\d ?(?:ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?) (?:left|remaining|to go)\b"
+    r"|\d:\d\d (?:left|remaining|to go)\b"
+    r"|\b(?:eta|left|remaining)(?: time)?[\"' ]{0,2}[:=]? ?[\"'~]?(?:in |about )?\d"
+)
+"""A time that is left: what changes in such a result is the progress."""
 _MAX_MASKED_CHARS = 32768
 """Characters at the head, and at the tail, of a result in which variable parts are masked."""
 _PREFIX = re.compile(
     r"(?:cd [^;&|<>$`()]++ && |timeout (?:-\S++ )*+[\d.]++[smhd]? |time |nice (?:-n -?\d++ )?"
     r"|sudo |env |[A-Z_][A-Z0-9_]*+=[^\s;&|$`'\"]*+ )"
 )
+_LETTER = re.compile(r"[^\W_]")
 _PREFIX_WORDS = ("cd ", "timeout ", "time ", "nice ", "sudo ", "env ")
 _MAX_PREFIXES = 8
 _MAX_COMBINATIONS = 1024
@@ -121,20 +128,27 @@ class ResultLikeness:
         patterns = [fields, *(MASKS[kind] for kind in mask)]
         pattern = "|".join(part for part in patterns if part)
         self._mask = Regex(pattern) if pattern else None
+        self._countdown = Regex(_COUNTDOWN)
 
     def __call__(self, text: str) -> str:
-        """Return the fingerprint of a result; of a long one, only the ends are masked."""
+        """Return the fingerprint of a result; of a long one, only the ends are masked.
+
+        Nothing is masked in a result that consists of variable parts, nor in a countdown.
+        """
         if self._mask is None:
             return self._fingerprint_text(text)
         if len(text) <= 2 * _MAX_MASKED_CHARS:
-            return self._fingerprint_text(self._mask.replace(text, "#"))
+            masked = self._mask.replace(text, "#")
+            if masked != text and (not _LETTER.search(masked) or self._countdown.search(text)):
+                masked = text
+            return self._fingerprint_text(masked)
         head, middle, tail = (
             text[:_MAX_MASKED_CHARS],
             text[_MAX_MASKED_CHARS:-_MAX_MASKED_CHARS],
             text[-_MAX_MASKED_CHARS:],
         )
-        masked = self._mask.replace(head, "#"), middle, self._mask.replace(tail, "#")
-        return self._fingerprint_text("\0".join(masked))
+        parts = self._mask.replace(head, "#"), middle, self._mask.replace(tail, "#")
+        return self._fingerprint_text("\0".join(parts))
 
 
 def normalize_command(command: Any) -> Any:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 UNRECORDED_ARGS: dict[str, Any] = {}
 """Stands for arguments that were not kept: in a journal, or of too many unreported calls."""
+CONTENT_MARK = "+"
+"""Marks a result that says nothing against what was done before it."""
 
 
 class WindowEntry(msgspec.Struct, eq=False, gc=False):
@@ -31,7 +33,9 @@ class WindowEntry(msgspec.Struct, eq=False, gc=False):
     `likeness` tells calls that are alike; `key` tells its repetitions: the likeness, unless the
     policy names another key. The fingerprints are those of `Outcome`, a failure's result prefixed
     with `!`, one flagged as not advancing with `~`; the result is None until there is one, and
-    `like_result` empty unless the call recurs or is flagged so.
+    `like_result` empty unless the call recurs or is flagged so. It begins with `CONTENT_MARK` if
+    the result is empty, or that of a call that may have changed something and matches no signature
+    of failures: tests that pass.
     `seq` numbers completions; a call in flight has the number of the last one
     before it. `is_exempt`: it failed by the harness's fault, and is not a repetition.
     `is_stale`: it succeeded and brought nothing new, so that no row of failures ends with it.
@@ -55,6 +59,11 @@ class WindowEntry(msgspec.Struct, eq=False, gc=False):
             result == other.result_fingerprint
             or (self.like_result != "" and self.like_result == other.like_result)
         )
+
+    @property
+    def is_content(self) -> bool:
+        """Whether it succeeded, and its result says nothing against what was done before it."""
+        return self.like_result.startswith(CONTENT_MARK)
 
 
 class Attempt(msgspec.Struct, eq=False):

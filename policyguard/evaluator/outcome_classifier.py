@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from policyguard.evaluator.activation import Expression
-from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.attempt import CONTENT_MARK, Attempt
 from policyguard.model.amounts import to_nanoseconds
 from policyguard.model.errors import ExpressionError
 from policyguard.model.event import Completed
@@ -67,8 +67,8 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
         result = self.result_fingerprint(event.text or event.error or "")
         changed = result != last_fingerprint
         like_result = ""
-        if attempt is not None and attempt.recurs and self.find_like_result is not None:
-            like_result = self.find_like_result(event.text or event.error or "")
+        if attempt is not None and attempt.recurs:
+            like_result = self._find_like_result(event, attempt, result, failed)
         if self.skips_successes and not (failed or event.meta or event.state):
             return Outcome(
                 True,
@@ -137,6 +137,23 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
         if reader is not None:
             self._set_outcome(reader, outcome)
         return outcome
+
+    def _find_like_result(
+        self, event: Completed, attempt: Attempt, result: str, failed: bool
+    ) -> str:
+        """Return the fingerprint of a result with its variable parts masked.
+
+        It is marked if the result says nothing against what was done before it: see `WindowEntry`.
+        """
+        text = event.text or event.error or ""
+        like_result = self.find_like_result(text) if self.find_like_result is not None else ""
+        bound_plan = attempt.bound_plan
+        if failed or not bound_plan.recent_results:
+            return like_result
+        is_content = not text.strip() or (
+            bound_plan.plan.is_state_changing(attempt) and self.match_signature(text, True) is None
+        )
+        return f"{CONTENT_MARK}{like_result or result}" if is_content else like_result
 
     def _classify_cancelled(self, event: Completed, attempt: Attempt | None) -> Outcome:
         """Return the outcome of a call that was stopped from outside: nothing can be read in it."""

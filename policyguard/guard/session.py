@@ -331,7 +331,7 @@ class Session(SessionLifetime):
         Calls of any other tool are refused. The first refusal lists the tools, each names the one
         that was probably meant. `ClosedError` if the session is closed.
         """
-        names = validate.text_list("tools", tools)
+        names = validate.tool_names(tools)
         offered = self._state.offered
         if offered is None or offered.names != names:
             self._pipeline.fold(ToolsOffered(session=self.id, tools=names, **self._times()))

@@ -70,9 +70,19 @@ def text_list(name: str, values: Iterable[str] | None) -> tuple[str, ...]:
     """Return several texts, none for None. A single text is an error."""
     if values is None:
         return ()
-    if isinstance(values, str) or not isinstance(values, Iterable):
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise _type_error(name, values, "a list of text")
     return tuple([text(name, value) for value in values])
+
+
+def tool_names(values: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the tools that an agent has; an empty list is an agent without tools."""
+    if values is None:
+        raise _type_error("tools", values, "a list of text")
+    names = text_list("tools", values)
+    if not all(name.strip() for name in names):
+        raise ValueError("`tools` holds an empty name: leave it out")
+    return names
 
 
 def path(name: str, value: object) -> str:

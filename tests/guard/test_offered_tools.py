@@ -158,8 +158,13 @@ def test_of_many_tools_some_are_named(session: Session) -> None:
 
 
 def test_an_offer_is_a_list_of_names_for_an_open_session(session: Session) -> None:
-    with pytest.raises(TypeError, match="list of text"):
-        session.offer("search")
+    for wrong in ("search", b"search", None, 5):
+        with pytest.raises(TypeError, match="list of text"):
+            session.offer(wrong)  # type: ignore[arg-type]  # wrong on purpose
+    for empty in ("", " "):
+        with pytest.raises(ValueError, match="empty name"):
+            session.offer(["search", empty])
+    assert not session.check("drop_nothing")  # the last offer holds
     session.close()
     with pytest.raises(ClosedError):
         session.offer(["search"])

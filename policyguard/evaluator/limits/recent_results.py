@@ -15,9 +15,10 @@ class RecentResults(msgspec.Struct, eq=False):
 
     `calls` holds them by likeness, the latest last: one entry, or several with different results.
     `unchanged` counts how often in a row a call has returned the same, if more than once, since
-    another call has returned something else than before. `tools` holds the latest result of each
-    tool since something else was new, `tool_rows` how often in a row it has come, if more than
-    once. `stale_count` is how many calls in a row have returned what they had returned before.
+    another call has returned something else than before; tests that pass each time do not count.
+    `tools` holds the latest result of each tool since something else was new, `tool_rows` how often
+    in a row it has come, if more than once. `stale_count` is how many calls in a row have returned
+    what they had returned before.
     """
 
     window: int
@@ -61,7 +62,8 @@ class RecentResults(msgspec.Struct, eq=False):
         known = self.calls.pop(likeness)
         entries = known if isinstance(known, list) else [known]
         if entry.has_result_of(entries[-1]):
-            self.unchanged[likeness] = self.unchanged.get(likeness, 1) + 1
+            if not entry.is_content:
+                self.unchanged[likeness] = self.unchanged.get(likeness, 1) + 1
         else:  # something that was done has had an effect
             self.unchanged.clear()
         same = next((one for one in entries if entry.has_result_of(one)), None)

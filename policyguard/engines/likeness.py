@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.engines.regex import Regex
 
 MASKS = {
@@ -44,7 +45,7 @@ _COUNTDOWN = (
 """A time that is left: what changes in such a result is the progress."""
 _MAX_MASKED_CHARS = 32768
 """Characters at the head, and at the tail, of a result in which variable parts are masked."""
-_PREFIX = re.compile(
+_PREFIX = lazy_pattern(
     r"(?:cd [^;&|<>$`()]++ && |timeout (?:-\S++ )*+[\d.]++[smhd]? |time |nice (?:-n -?\d++ )?"
     r"|sudo |env |[A-Z_][A-Z0-9_]*+=[^\s;&|$`'\"]*+ )"
 )

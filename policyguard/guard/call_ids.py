@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
+from policyguard.engines.lazy_pattern import lazy_pattern
 
-_CALL_ID = re.compile("c([1-9][0-9]{0,14})")
+_CALL_ID = lazy_pattern("c([1-9][0-9]{0,14})")
 
 
 def parse_call_number(call: str) -> int:

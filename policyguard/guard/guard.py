@@ -25,7 +25,6 @@ from policyguard.guard.session import Session
 from policyguard.guard.session_lifetime import SessionLifetime
 from policyguard.guard.session_opening import find_session
 from policyguard.guard.shared_budgets import open_shared_budgets
-from policyguard.guard.tools.decorator import guard_tool
 from policyguard.guard.tools.receivers import GuardedTools
 from policyguard.journal.errors import JournalError
 from policyguard.learned import snapshot as snapshots
@@ -388,6 +387,8 @@ class Guard:
         async functions and methods (`self` is not an argument of the call); `TypeError` for
         others, such as generators.
         """
+        from policyguard.guard.tools.decorator import guard_tool  # a check does not need it
+
         return guard_tool(self, fn)
 
     def _update_emitters(self) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.evaluator.budgets.budget import CompiledBudget
 from policyguard.store.protocol import QuotaSpec
 
-_NAME = re.compile(r"(.*?)/(budgets/.+): (\w+) per (\w+)( in a window)?", re.DOTALL)
+_NAME = lazy_pattern(r"(.*?)/(budgets/.+): (\w+) per (\w+)( in a window)?", re.DOTALL)
 
 
 class QuotaName(NamedTuple):

@@ -7,8 +7,8 @@ encoder defines all lines. Filling in a template takes a tenth of the time.
 from __future__ import annotations
 
 import os
-import re
 
+from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.model.event import Charge
 
 LineTemplate = tuple[str, str, str, str, str, str, str, str]
@@ -22,7 +22,7 @@ AT, EXTRA = 1_234_567_890_123_456_789, 1_234_567_890_987_654_321
 """The placeholders. `EXTRA` is the batch, as text, or the exit code; `CHARGE` is the only charge.
 They are secret, so that no name made up by a model equals one."""
 
-_PLACEHOLDERS = re.compile(
+_PLACEHOLDERS = lazy_pattern(
     rf'(?P<session>"{SESSION}")|(?P<at>{AT})|(?P<charges>,"charges":\[\["{CALL}","",0\]\])'
     rf'|(?P<call>{CALL})|(?P<fingerprint>{FINGERPRINT})|(?P<extra>,"(?:batch|exit_code)":"?{EXTRA}"?)'
 )

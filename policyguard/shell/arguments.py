@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from policyguard.model.shell import Program
 from policyguard.shell.command_line import ANY, MANY
@@ -11,8 +12,7 @@ from policyguard.shell.command_line import ANY, MANY
 UNKNOWN_PROGRAM = Program()
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(msgspec.Struct, frozen=True):
     """One word of options. `value` is its own or the next word; None: it has none."""
 
     text: str
@@ -21,8 +21,7 @@ class Option:
     """Whether the program is known to take a value here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arguments:
+class Arguments(msgspec.Struct, frozen=True):
     """Options and operands, in order.
 
     `doubtful` are the positions of operands that may be the value of an option before them.

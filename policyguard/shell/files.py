@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterator
 
+from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.model.shell import Program
 from policyguard.shell.arguments import Arguments
 from policyguard.shell.command_line import MANY, SimpleCommand
 from policyguard.shell.words import is_static
 
-_VALUE = re.compile(r"^[\w-]*=(?=.)")
+_VALUE = lazy_pattern(r"^[\w-]*=(?=.)")
 
 
 def normalize(path: str) -> str:

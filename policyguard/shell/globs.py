@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 
+from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.engines.regex import Regex
 from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME
 
 _STAR, _PATH_STAR, _FOLDERS = "\x06", "\x07", "\x08"
 _SOME_NAME = "\x0b"
-_WHOLE_NAME = re.compile(rf"(?:(?<=/)|^){GLOB}+(?=/|$)")
+_WHOLE_NAME = lazy_pattern(rf"(?:(?<=/)|^){GLOB}+(?=/|$)")
 _STARS = _STAR + _PATH_STAR + _FOLDERS
-_MARKS = re.compile(f"[{MARKS}]")
+_MARKS = lazy_pattern(f"[{MARKS}]")
 
 
 def to_regex(glob: str) -> str:

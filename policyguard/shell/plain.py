@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 
+from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.shell.words import SIMPLE_WORD, read_simple
 
 _TO_NOWHERE = r"2>&1|[12&]?>[ ]?/dev/null"
 _OPERATOR = r"&&|\|\|?|;"
 _NEXT = rf"[ \t]++(?:{SIMPLE_WORD}|{_TO_NOWHERE}|{_OPERATOR})(?=[ \t;]|$)|[ \t]*+;"
-_LINE = re.compile(rf"[ \t]*+{SIMPLE_WORD}(?:{_NEXT})*+[ \t]*+", re.ASCII)
-_PART = re.compile(rf"({_TO_NOWHERE})|({_OPERATOR})|{SIMPLE_WORD}", re.ASCII)
-_FIRST_WORD = re.compile(r"[\w.+-]++(?=[ \t]|$)", re.ASCII)
+_LINE = lazy_pattern(rf"[ \t]*+{SIMPLE_WORD}(?:{_NEXT})*+[ \t]*+", re.ASCII)
+_PART = lazy_pattern(rf"({_TO_NOWHERE})|({_OPERATOR})|{SIMPLE_WORD}", re.ASCII)
+_FIRST_WORD = lazy_pattern(r"[\w.+-]++(?=[ \t]|$)", re.ASCII)
 RESERVED = frozenset(
     ["if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac"]
 ) | {"in", "function", "select", "time", "coproc"}

@@ -5,21 +5,22 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS
 
 BREAK = "\x03"
 """An unquoted separator, as of `$IFS`: the word is cut there."""
 
-_UNKNOWN = re.compile(f"[{MARKS}]")
+_UNKNOWN = lazy_pattern(f"[{MARKS}]")
 SIMPLE_WORD = r"""~?(?:[\w./:=@%+,*-]++|'[^']*+'|"[^"$`\\]*+")++"""
 """A word without expansions and escapes, as a regular expression (ASCII)."""
-_SIMPLE_WORD = re.compile(SIMPLE_WORD, re.ASCII)
-_SIMPLE = re.compile(rf"{SIMPLE_WORD}(?:[ \t]++{SIMPLE_WORD})*+", re.ASCII)
-_SIMPLE_PART = re.compile(r"""'([^']*)'|"([^"]*)"|\*""")
-_SPECIAL = re.compile(r"[\\*?\[{}~]")
-_UNQUOTED = re.compile(r"\\\n|\\(.)|[*?]|\[[^\]\s/]+\]|[^\\*?\[]+|\[|\\$", re.DOTALL)
-_IN_DOUBLE_QUOTES = re.compile(r'\\([$`"\\])|\\\n')
-ANSI_C_ESCAPE = re.compile(
+_SIMPLE_WORD = lazy_pattern(SIMPLE_WORD, re.ASCII)
+_SIMPLE = lazy_pattern(rf"{SIMPLE_WORD}(?:[ \t]++{SIMPLE_WORD})*+", re.ASCII)
+_SIMPLE_PART = lazy_pattern(r"""'([^']*)'|"([^"]*)"|\*""")
+_SPECIAL = lazy_pattern(r"[\\*?\[{}~]")
+_UNQUOTED = lazy_pattern(r"\\\n|\\(.)|[*?]|\[[^\]\s/]+\]|[^\\*?\[]+|\[|\\$", re.DOTALL)
+_IN_DOUBLE_QUOTES = lazy_pattern(r'\\([$`"\\])|\\\n')
+ANSI_C_ESCAPE = lazy_pattern(
     r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))",
     re.DOTALL,
 )
@@ -27,7 +28,7 @@ _ANSI_C_NAMES = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
 _QUOTED = str.maketrans("{},", "\ue000\ue001\ue002")
 _RESTORED = str.maketrans("\ue000\ue001\ue002", "{},")
 _MAX_BRACE_STEPS = 1 << 18
-_RANGE = re.compile(r"(-?\d{1,6}|[A-Za-z])\.\.(-?\d{1,6}|[A-Za-z])(?:\.\.(-?\d{1,6}))?")
+_RANGE = lazy_pattern(r"(-?\d{1,6}|[A-Za-z])\.\.(-?\d{1,6}|[A-Za-z])(?:\.\.(-?\d{1,6}))?")
 
 
 def split_simple(text: str) -> list[str] | None:

@@ -7,10 +7,10 @@ project, so that an agent working on a project does not come across it.
 from __future__ import annotations
 
 import os
-import re
 import stat
 from pathlib import Path
 
+from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.engines.operating_system import O_CLOEXEC
 from policyguard.store.errors import StoreError
 
@@ -19,7 +19,7 @@ FILE_MODE = 0o600
 JOURNAL_FOLDER = "journal"
 """The name of the folder of journals, beside the store's file."""
 
-_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+_ADDRESS = lazy_pattern(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 """The scheme of an address, also of one that `Path` has made shorter by a slash."""
 
 WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH

@@ -163,7 +163,7 @@ def test_a_raw_string_ends_at_its_first_quote() -> None:
     [
         *("'", '"a', "'a\nb'", '"""a""', r"'\'", "b'", "`", "a.`b", "`a`", "a.b.`c`()"),
         *("'\\q'", "'\\x4'", "'\\400'", "'\\ud800'", "'\\U00110000'", "b'\\u0041'"),
-        *("\ud800", "'\ud800'"),
+        *("\ud800", "'\ud800'", "[b'a'] == [b''] && b'a' inb'a'", "'a' inr'a'"),
     ],
 )
 def test_bad_literals(source: str) -> None:

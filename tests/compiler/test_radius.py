@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from policyguard.compiler import check_policy, compile_policy
-from policyguard.compiler.load import schema
+from policyguard.compiler.load import language_version
 
 
 def codes(folder: Path, text: str) -> list[str]:
@@ -79,5 +79,5 @@ def test_radius_counts_failures_like_learning(
 def test_progress_is_unsupported_before_its_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema, "SUPPORTED_STEP", 1)
+    monkeypatch.setattr(language_version, "SUPPORTED_STEP", 1)
     assert codes(tmp_path, RULE.replace("WORD", "plateau")) == ["cel/unsupported 3:28"]

@@ -10,7 +10,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from policyguard.compiler.load import schema
+from policyguard.compiler.load import language_version, schema
 from policyguard.model import entry, limits, policy, shell
 from policyguard.model.effect import Effect
 
@@ -66,7 +66,7 @@ def test_defaults_and_examples_are_valid():
 def test_steps_are_those_of_the_language():
     steps = {found["x-step"] for _, found in objects(DOCUMENT) if "x-step" in found}
     assert steps == {2, 3, 4, "lint"}
-    assert schema.SUPPORTED_STEP in (1, 2, 3, 4)
+    assert language_version.SUPPORTED_STEP in (1, 2, 3, 4)
 
 
 def test_references_and_definitions_match():

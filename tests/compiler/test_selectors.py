@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 
 import pytest
@@ -21,6 +22,15 @@ def test_globs_overlap_if_and_only_if_a_name_matches_both(one, other):
     first, second = compile_glob(one), compile_glob(other)
     # Names of up to eight letters suffice for globs this short.
     assert globs_overlap(one, other) == any(first(name) and second(name) for name in NAMES)
+
+
+@given(st.text("ab*?é\n", max_size=5), st.text("abé\n", max_size=6))
+@example("ab*ba", "aba")
+@example("*", "")
+def test_a_glob_matches_whole_names(glob: str, name: str) -> None:
+    wildcards = {"*": ".*", "?": "."}
+    regex = "".join(wildcards.get(character) or re.escape(character) for character in glob)
+    assert compile_glob(glob)(name) == bool(re.fullmatch(regex, name, re.DOTALL))
 
 
 def test_long_globs_are_fast():

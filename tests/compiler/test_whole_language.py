@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policyguard.compiler.load import schema
+from policyguard.compiler.load import language_version, schema
 from policyguard.model.policy import Policy
 from tests.compiler.setup import read_text
 from tests.examples import examples
@@ -95,7 +95,7 @@ def objects(draw: Any, shape: schema.Subschema, depth: int) -> dict[str, Any]:
 def every_step():
     """Support the whole language."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schema, "SUPPORTED_STEP", 4)
+        patch.setattr(language_version, "SUPPORTED_STEP", 4)
         yield
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
@@ -11,8 +10,9 @@ from typing import Any, Final
 from policyguard.cel.errors import OperationError, quote_short
 from policyguard.cel.types.times import EPOCH, NS_PER_SECOND, Duration, Timestamp
 from policyguard.cel.types.values import no_such_overload
+from policyguard.engines.lazy_pattern import lazy_pattern
 
-_OFFSET: Final = re.compile(r"([+-]?)([0-9]{2}):([0-9]{2})")
+_OFFSET: Final = lazy_pattern(r"([+-]?)([0-9]{2}):([0-9]{2})")
 # Months, days of the month and of the year count from 0 (`getDate` from 1), weekdays from Sunday.
 _TIMESTAMP_PARTS: Final[dict[str, Callable[[datetime], int]]] = {
     "getFullYear": lambda time: time.year,

@@ -8,18 +8,18 @@ parsing"), and an ambiguous one is an error, which counts against the call.
 from __future__ import annotations
 
 import ipaddress
-import re
 from functools import lru_cache
 from typing import Final
 
 from policyguard.cel.errors import quote_short
+from policyguard.engines.lazy_pattern import lazy_pattern
 
 _MAX_HOST_LENGTH: Final = 1000
-_LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_LABEL: Final = lazy_pattern(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 # IDNA 2003 and 2008 map these four to different hosts.
 _DEVIATIONS: Final = frozenset("ßς\u200c\u200d")
-_DOTS: Final = re.compile("[.\u3002\uff0e\uff61]")
-_NUMBER: Final = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
+_DOTS: Final = lazy_pattern("[.\u3002\uff0e\uff61]")
+_NUMBER: Final = lazy_pattern(r"0[xX][0-9a-fA-F]*|[0-9]+")
 
 _PRIVATE_NETWORKS: Final = tuple(
     map(

@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from policyguard.cel.errors import OperationError
 from policyguard.cel.types.values import no_such_overload
+from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.engines.regex import Regex
 
-_AMBIGUOUS: Final = re.compile(
+_AMBIGUOUS: Final = lazy_pattern(
     r"(?P<nul>\x00)|(?P<home>^~)|(?P<variable>\$[A-Za-z_{(])|(?P<backslash>\\)"
     r"|(?P<escape>%(?:25)*(?:2[eEfF]|5[cC]|00))"
 )
@@ -28,7 +29,7 @@ _AMBIGUITIES: Final = {
     "escape": "an escaped dot, slash or backslash",
 }
 # Most paths are normal already, and testing that is cheaper than normalizing.
-_NOT_NORMAL: Final = re.compile(r"//|(?:^|/)\.\.?(?:/|$)|./$", re.DOTALL)
+_NOT_NORMAL: Final = lazy_pattern(r"//|(?:^|/)\.\.?(?:/|$)|./$", re.DOTALL)
 _MAX_PATH_LENGTH: Final = 64 * 1024
 _MAX_CACHED_LENGTH: Final = 500
 

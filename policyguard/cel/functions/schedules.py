@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from policyguard.cel.errors import OperationError
 from policyguard.cel.functions import calendar
 from policyguard.cel.types.times import Timestamp
 from policyguard.cel.types.values import no_such_overload
+from policyguard.engines.lazy_pattern import lazy_pattern
 
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_SCHEDULE: Final = re.compile(
+_SCHEDULE: Final = lazy_pattern(
     r"(?:(?P<days>[A-Za-z]{3}(?:[-,][A-Za-z]{3}){0,6}) +)?"
     r"(?P<from>[0-9]{2}:[0-9]{2})-(?P<to>[0-9]{2}:[0-9]{2}) +(?P<zone>[A-Za-z0-9_+:/-]+)"
 )

@@ -6,7 +6,6 @@ compare the host that the tool will connect to.
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import Any, Final
 
@@ -19,16 +18,17 @@ from policyguard.cel.functions.hosts import (
     normalize_host_pattern,
 )
 from policyguard.cel.types.values import no_such_overload
+from policyguard.engines.lazy_pattern import lazy_pattern
 
-_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)([^?#]*)")
-_AUTHORITY: Final = re.compile(r"(\[[^\[\]]*\]|[^:\[\]@%\s]+)(?::([0-9]*))?")
+_URL: Final = lazy_pattern(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)([^?#]*)")
+_AUTHORITY: Final = lazy_pattern(r"(\[[^\[\]]*\]|[^:\[\]@%\s]+)(?::([0-9]*))?")
 # Some clients remove these from a URL, others do not.
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]|^\s|\s$")
+_CONTROL: Final = lazy_pattern(r"[\x00-\x1f\x7f-\x9f]|^\s|\s$")
 _PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443, "ftp": 21, "ssh": 22}
 _MAX_URL_LENGTH: Final = 64 * 1024
 _MAX_CACHED_LENGTH: Final = 500
 # Common local parts only: `%` and `!` used to route mail, and quotes may hide an @.
-_EMAIL_ADDRESS: Final = re.compile(
+_EMAIL_ADDRESS: Final = lazy_pattern(
     r"([A-Za-z0-9.#$&'*+/=?^_`{|}~-]{1,64})@([^@\s,;:<>()\[\]\\\"]+)"
 )
 

@@ -22,11 +22,12 @@ from policyguard.cel.types.times import (
 )
 from policyguard.cel.types.uint import INT_MAX, INT_MIN, UINT_MAX, Uint
 from policyguard.cel.types.values import no_such_overload
+from policyguard.engines.lazy_pattern import lazy_pattern
 
 T = TypeVar("T")
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
-_DOUBLE: Final = re.compile(
+_INTEGER: Final = lazy_pattern(r"[+-]?[0-9]{1,40}")
+_DOUBLE: Final = lazy_pattern(
     r"[+-]?(?:[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?"
     r"|inf|infinity|nan)",
     re.IGNORECASE | re.ASCII,

@@ -330,6 +330,9 @@ class _TreeBuilder:
                 return ast.Constant(span, float(text))
             case "NULL_LIT":
                 return ast.Constant(span, None)
+        if text[0] in "bBrR":  # masked literals have no prefix: it belongs to the word before
+            help_ = f"put a space before `{text[0]}`"
+            return self.reject("syntax", "a word runs into a literal", span, help_)
         literal = self.literals.get(token.start_pos)
         return (
             ast.Constant(span, literal)

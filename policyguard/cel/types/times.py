@@ -7,12 +7,12 @@ specification's tests of `timestamp - timestamp` need.
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 from typing import Final, Self
 
 from policyguard.cel.errors import OperationError, quote_short
 from policyguard.cel.types.uint import INT_MAX, INT_MIN
+from policyguard.engines.lazy_pattern import lazy_pattern
 
 NS_PER_SECOND: Final = 1_000_000_000
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -94,11 +94,11 @@ def _format_fraction(nanoseconds: int) -> str:
     return f".{nanoseconds:09d}".rstrip("0") if nanoseconds else ""
 
 
-_TIMESTAMP: Final = re.compile(
+_TIMESTAMP: Final = lazy_pattern(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?"
     r"(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
 )
-_DURATION_PART: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?(h|ms|m|s|us|µs|μs|ns)")
+_DURATION_PART: Final = lazy_pattern(r"([0-9]*)(?:\.([0-9]*))?(h|ms|m|s|us|µs|μs|ns)")
 _UNIT_NS: Final = {
     "h": 3600 * NS_PER_SECOND,
     "m": 60 * NS_PER_SECOND,

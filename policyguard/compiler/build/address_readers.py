@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from policyguard.compiler.build.call_readers import read_strings, targets_reader
 from policyguard.compiler.build.shell_functions import ShellCommands
+from policyguard.engines.lazy_pattern import lazy_pattern
 
 if TYPE_CHECKING:
     from policyguard.model.policy import Classify
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 AddressReader = Callable[[dict[str, Any], str, str], list[str]]
 """Finds addresses by a call's arguments, its command, and the folder of the session."""
 
-_WHOLE_URL = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*:(?://|\\\\)\S*\s*")
-_FILE_URL = re.compile(r"file:(?://(?:localhost)?(?=/))?", re.IGNORECASE)
-_BARE_HOST = re.compile(r"[^\s:/?#@\\]+(?::[0-9]+)?(?=[/?#]|\Z)|\[[0-9a-fA-F:.]+\](?::[0-9]+)?")
-_HOME = re.compile(r"\$(?:HOME\b|\{HOME\})(?=/|\Z)")
+_WHOLE_URL = lazy_pattern(r"\s*[A-Za-z][A-Za-z0-9+.-]*:(?://|\\\\)\S*\s*")
+_FILE_URL = lazy_pattern(r"file:(?://(?:localhost)?(?=/))?", re.IGNORECASE)
+_BARE_HOST = lazy_pattern(r"[^\s:/?#@\\]+(?::[0-9]+)?(?=[/?#]|\Z)|\[[0-9a-fA-F:.]+\](?::[0-9]+)?")
+_HOME = lazy_pattern(r"\$(?:HOME\b|\{HOME\})(?=/|\Z)")
 
 
 class PathReader:

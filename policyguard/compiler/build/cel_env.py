@@ -30,7 +30,7 @@ from policyguard.cel.types.types import (
 from policyguard.compiler.build.named_patterns import NamedPatterns
 from policyguard.compiler.build.selectors import compile_glob
 from policyguard.compiler.build.shell_functions import ShellCommands
-from policyguard.compiler.load import schema
+from policyguard.compiler.load import language_version
 from policyguard.evaluator.activation import VARIABLE_PATHS
 from policyguard.learned.progress import ProgressStatus
 from policyguard.model.event import HINT_KEYS
@@ -214,7 +214,7 @@ def session_type(tags: Type) -> RecordType:
 
 
 def _progress_field() -> dict[str, Type]:
-    if int(schema.NAME_STEPS["session.progress"]) > schema.SUPPORTED_STEP:
+    if int(language_version.NAME_STEPS["session.progress"]) > language_version.SUPPORTED_STEP:
         return {}
     return {"progress": enum_of("progress", frozenset(get_args(ProgressStatus)))}
 

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from functools import cache
 
 from policyguard.compiler.build.expressions import Expressions
-from policyguard.compiler.build.host_selector import HostSelector
-from policyguard.compiler.build.path_selector import PathSelector
 from policyguard.evaluator.activation import Activation, Expression, Selects
 from policyguard.model.entry import SelectiveEntry, Selector
 from policyguard.model.policy import ClassEntry, Policy
@@ -98,12 +96,16 @@ class ContentSelectors:
         )
 
     def _build_paths(self, selector: Selector) -> Selects:
+        from policyguard.compiler.build.path_selector import PathSelector  # imports the shell
+
         matches = PathSelector(selector).matches
         return lambda activation: matches(
             activation.paths, activation.attempt.session.cel_session["cwd"]
         )
 
     def _build_hosts(self, selector: Selector) -> Selects:
+        from policyguard.compiler.build.host_selector import HostSelector
+
         matches = HostSelector(selector).matches
         return lambda activation: matches(activation.urls)
 

@@ -6,7 +6,6 @@ in one does not hide errors in others.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,8 @@ from policyguard.cel.program import compile_prefilter
 from policyguard.cel.syntax.ast import Constant, Expr, TextSpan
 from policyguard.compiler.build.cel_env import CelEnvironment
 from policyguard.compiler.build.entry_paths import Path, learn_sections, limit_path
-from policyguard.compiler.load import schema
+from policyguard.compiler.load import language_version
+from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.evaluator.activation import Activation, Expression, Prefilter
 from policyguard.model.diagnostic import Diagnostic
 from policyguard.model.limits import limits_of
@@ -192,7 +192,7 @@ def _compile(
 
 
 _DECLARED = {"params": "…", "lists": "[…]", "tags": "string"}
-_UNDECLARED = re.compile(r"`(params|lists|tags)` has no field `(\w+)`")
+_UNDECLARED = lazy_pattern(r"`(params|lists|tags)` has no field `(\w+)`")
 
 
 def _list_specs(policy: Policy, environment: CelEnvironment) -> Iterator[ExpressionSpec]:
@@ -271,8 +271,9 @@ def _unsupported_message(problem: Problem) -> str:
     """Return a message if the problem is a name that is not implemented yet, else empty."""
     if problem.code not in ("undeclared-reference", "unknown-field", "not-available"):
         return ""
-    for name, step in schema.NAME_STEPS.items():
-        if int(step) > schema.SUPPORTED_STEP and f"`{name.rpartition('.')[2]}`" in problem.message:
+    for name, step in language_version.NAME_STEPS.items():
+        is_ahead = int(step) > language_version.SUPPORTED_STEP
+        if is_ahead and f"`{name.rpartition('.')[2]}`" in problem.message:
             return f"`{name}` is not implemented yet"
     return ""
 

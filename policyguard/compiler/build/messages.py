@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import msgspec
 
 from policyguard.compiler.build.selectors import compile_glob
+from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.engines.regex import Regex
 from policyguard.evaluator.messages import MessageTemplate
 from policyguard.model.policy import Policy
 
-_TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_TOKEN = lazy_pattern(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
 class Placeholder(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 from policyguard.engines.fingerprint import Fingerprinter
 from policyguard.engines.regex import Regex, RegexSet
@@ -25,7 +26,10 @@ class ErrorNormalizer:
 
     def __init__(self, fingerprinter: Fingerprinter) -> None:
         self._fingerprinter = fingerprinter
-        self._mask = Regex("|".join(_VARIABLE_PARTS))
+
+    @cached_property
+    def _mask(self) -> Regex:
+        return Regex("|".join(_VARIABLE_PARTS))
 
     def fingerprint(self, error: str) -> str:
         """Return the fingerprint of an error, with its variable parts masked."""
@@ -46,7 +50,11 @@ class ErrorUnwrapper:
     """Takes errors out of the words in which a framework passes them on."""
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
-        self._patterns = [Regex(pattern) for pattern in patterns]
+        self._sources = patterns
+
+    @cached_property
+    def _patterns(self) -> list[Regex]:
+        return [Regex(pattern) for pattern in self._sources]
 
     def unwrap(self, error: str) -> str:
         """Return the first group of the first pattern that matches; else the error."""
@@ -80,15 +88,18 @@ class SignatureMatcher:
 
 
 class _SignatureSet:
+    """Signatures that are searched together; the first text compiles them."""
+
     def __init__(self, signatures: list[Signature]) -> None:
         self._known = [(signature.id, signature.blame) for signature in signatures]
-        self._set = None
-        if signatures:
-            patterns = [signature.pattern for signature in signatures]
-            self._set = RegexSet(patterns, head=MAX_SCANNED_CHARS, tail=MAX_SCANNED_CHARS)
+        self._patterns = [signature.pattern for signature in signatures]
+
+    @cached_property
+    def _set(self) -> RegexSet:
+        return RegexSet(self._patterns, head=MAX_SCANNED_CHARS, tail=MAX_SCANNED_CHARS)
 
     def match(self, text: str) -> tuple[str, str] | None:
-        index = self._set.first_match(text) if self._set is not None else None
+        index = self._set.first_match(text) if self._known else None
         return self._known[index] if index is not None else None
 
 

@@ -30,8 +30,24 @@ def compile_glob(pattern: str) -> NameMatcher:
     """Return a predicate for names: `*` matches any text, `?` one character."""
     if "*" not in pattern and "?" not in pattern:
         return pattern.__eq__
+    if "?" not in pattern and pattern.isascii():
+        simple = _compile_simple_glob(pattern)
+        if simple is not None:
+            return simple
     parts = {"*": ".*", "?": "."}
     return Regex(r"(?s)\A" + "".join(parts.get(c, _escape(c)) for c in pattern) + r"\z").search
+
+
+def _compile_simple_glob(pattern: str) -> NameMatcher | None:
+    """Return a predicate for `a*`, `*a`, `a*b` or `*a*`, which take no regex; else None."""
+    first, *middle, last = pattern.split("*")
+    if not middle:
+        length = len(first) + len(last)
+        return lambda name: len(name) >= length and name.startswith(first) and name.endswith(last)
+    if len(middle) == 1 and not first and not last:
+        inside = middle[0]
+        return lambda name: inside in name
+    return None
 
 
 def _escape(character: str) -> str:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from policyguard.compiler.inputs import PACK_PREFIX
-from policyguard.compiler.load import schema
+from policyguard.compiler.load import language_version, schema
 from policyguard.compiler.load.foreign_words import explain_unsupported
 from policyguard.compiler.load.schema_messages import describe_problem
 from policyguard.engines.json_schema import ValidationProblem
@@ -198,5 +198,5 @@ def _iter_keys(
 
 
 def _is_unsupported(shape: schema.Subschema) -> bool:
-    step = shape.get("x-step", schema.SUPPORTED_STEP)
-    return bool(step != "lint" and step > schema.SUPPORTED_STEP)
+    step = shape.get("x-step", language_version.SUPPORTED_STEP)
+    return bool(step != "lint" and step > language_version.SUPPORTED_STEP)

@@ -14,16 +14,6 @@ from typing import Any
 
 from policyguard.engines.json_schema import Schema
 
-SUPPORTED_STEP = 3
-"""The last supported step of the language (`x-step` in the schema)."""
-
-NAME_STEPS = {
-    "mark": "4",
-    "session.progress": "2",
-    "sql": "4",
-}
-"""The step that introduces a variable, field or function of expressions."""
-
 Subschema = dict[str, Any]
 """A schema object, or several that apply to the same value, merged."""
 

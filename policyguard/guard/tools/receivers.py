@@ -14,7 +14,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from policyguard.guard.tools.arguments import digest_state
 from policyguard.model.policy import Bounds
 
 
@@ -66,6 +65,8 @@ class _KnownReceivers:
         if len(self._by_identity) + len(self._by_content) >= self._bounds.in_flight:
             self._by_identity.clear()
             self._by_content.clear()
+        from policyguard.guard.tools.arguments import digest_state  # only for methods
+
         bounds = self._bounds
         content = digest_state(receiver, depth=bounds.argument_depth, size=bounds.argument_bytes)
         text = self._by_content.get(content)

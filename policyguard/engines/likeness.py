@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Any
 
 from policyguard.engines.lazy_pattern import lazy_pattern
@@ -49,7 +50,7 @@ _PREFIX = lazy_pattern(
     r"(?:cd [^;&|<>$`()]++ && |timeout (?:-\S++ )*+[\d.]++[smhd]? |time |nice (?:-n -?\d++ )?"
     r"|sudo |env |[A-Z_][A-Z0-9_]*+=[^\s;&|$`'\"]*+ )"
 )
-_LETTER = re.compile(r"[^\W_]")
+_LETTER = lazy_pattern(r"[^\W_]")
 _PREFIX_WORDS = ("cd ", "timeout ", "time ", "nice ", "sudo ", "env ")
 _MAX_PREFIXES = 8
 _MAX_COMBINATIONS = 1024
@@ -117,7 +118,8 @@ def _leave_out(value: Any) -> None:
 class ResultLikeness:
     """Fingerprints results with their variable parts masked.
 
-    `mask` names kinds of variable parts (see `MASKS`), `ignore` fields of JSON results.
+    `mask` names kinds of variable parts (see `MASKS`), `ignore` fields of JSON results. The first
+    result compiles the patterns.
     """
 
     def __init__(
@@ -127,9 +129,15 @@ class ResultLikeness:
         names = "|".join(re.escape(name) for name in ignore)
         fields = rf'"(?:{names})"\s*:\s*(?:"(?:[^"\\]|\\.)*"|-?[\d.eE+-]+)' if names else ""
         patterns = [fields, *(MASKS[kind] for kind in mask)]
-        pattern = "|".join(part for part in patterns if part)
-        self._mask = Regex(pattern) if pattern else None
-        self._countdown = Regex(_COUNTDOWN)
+        self._pattern = "|".join(part for part in patterns if part)
+
+    @cached_property
+    def _mask(self) -> Regex | None:
+        return Regex(self._pattern) if self._pattern else None
+
+    @cached_property
+    def _countdown(self) -> Regex:
+        return Regex(_COUNTDOWN)
 
     def __call__(self, text: str) -> str:
         """Return the fingerprint of a result; of a long one, only the ends are masked.

@@ -64,11 +64,12 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
         failed = event.ok is False or event.error is not None
         if event.ok is None and not failed:
             failed = bool(event.exit_code) or (event.status or 0) >= MIN_ERROR_STATUS
-        result = self.result_fingerprint(event.text or event.error or "")
+        text = event.text or event.error or ""
+        result = self.result_fingerprint(text)
         changed = result != last_fingerprint
         like_result = ""
         if attempt is not None and attempt.recurs:
-            like_result = self._find_like_result(event, attempt, result, failed)
+            like_result = self._find_like_result(text, attempt, result, failed)
         if self.skips_successes and not (failed or event.meta or event.state):
             return Outcome(
                 True,
@@ -138,14 +139,11 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
             self._set_outcome(reader, outcome)
         return outcome
 
-    def _find_like_result(
-        self, event: Completed, attempt: Attempt, result: str, failed: bool
-    ) -> str:
+    def _find_like_result(self, text: str, attempt: Attempt, result: str, failed: bool) -> str:
         """Return the fingerprint of a result with its variable parts masked.
 
         It is marked if the result says nothing against what was done before it: see `WindowEntry`.
         """
-        text = event.text or event.error or ""
         like_result = self.find_like_result(text) if self.find_like_result is not None else ""
         bound_plan = attempt.bound_plan
         if failed or not bound_plan.recent_results:

@@ -36,6 +36,7 @@ from policyguard.model.decision import Decision, EvalError
 from policyguard.model.effect import Effect
 from policyguard.model.errors import ArgumentsError, ClosedError
 from policyguard.model.event import (
+    Approved,
     Charge,
     ChildCharged,
     Completed,
@@ -263,6 +264,25 @@ class CallPipeline(KnownCalls):
             charges = spend_charges(evaluator, self._state, event.tokens, event.cost)
             event = replace(event, session=self._state.id, charges=charges)
             self.fold(event, partial(self._charge_ancestors, charges, event.at))
+
+    def approve(self, event: Approved) -> None:
+        """Note an approval, and raise the budgets that asked. Raises what `grant` raises."""
+        with self._guard._lock:
+            raised = self._state.approvals.charges_to_extend(event.fingerprint)
+            self.fold(event)
+            for charge in raised:  # a repeated approval raises nothing more
+                extend = self._guard._evaluator.budgets[charge.budget].extension
+                self.grant(
+                    Granted(
+                        event.session,
+                        at=event.at,
+                        wall=event.wall,
+                        budget=charge.budget,
+                        amount=extend,
+                        by=event.by,
+                        key=charge.key,
+                    )
+                )
 
     def grant(self, event: Granted) -> None:
         """Raise a budget, perhaps an ancestor's. Raises what `fold` raises."""

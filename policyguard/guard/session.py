@@ -292,18 +292,11 @@ class Session(SessionLifetime):
             raise ValueError(f"call `{decision.id}` of this session does not need an approval")
         require_comparable(decision)
         by, labels = validate.text("by", by), validate.text_list("labels", labels)
-        times = self._times()
-        fingerprint = decision.fingerprint
+        call, fingerprint, times = decision.id, decision.fingerprint, self._times()
         with self.guard._lock:
-            raised = self._state.approvals.charges_to_extend(fingerprint)
-            approved = {"call": decision.id, "fingerprint": fingerprint, "by": by}
-            self._pipeline.fold(Approved(self.id, labels=labels, **approved, **times))
-            for charge in raised:  # a repeated approval raises nothing more
-                extend = self.guard._evaluator.budgets[charge.budget].extension
-                granted = Granted(
-                    self.id, budget=charge.budget, amount=extend, by=by, key=charge.key, **times
-                )
-                self._pipeline.grant(granted)
+            self._pipeline.approve(
+                Approved(self.id, call=call, fingerprint=fingerprint, by=by, labels=labels, **times)
+            )
             return is_approved(self.guard._evaluator, self._state, decision, times["at"])
 
     def grant(self, budget: str, amount: float | timedelta | None = None, *, by: str) -> None:

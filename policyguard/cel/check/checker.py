@@ -111,9 +111,8 @@ class _Checker:
         self.present_fields = previous
         return result
 
-    def expect_bool(self, actual: Type, node: Expr, role: str) -> None:
+    def expect_bool(self, actual: Type, node: Expr, role: str, help_: str | None = None) -> None:
         if actual not in (BOOL, DYN):
-            help_ = "negate a comparison as a whole: `!(… in …)`" if "`!`" in role else None
             self.problems.report("not-bool", f"{role} must be bool, not {actual}", node.span, help_)
 
     # Names and fields
@@ -180,9 +179,8 @@ class _Checker:
         root = path[0] if isinstance(path[0], str) else path[0].name
         dotted = ".".join((root, *path[1:]))
         message = f"`{dotted}` may be absent, which is an error at run time"
-        self.problems.report(
-            "maybe-absent", message, node.span, f"check `has({dotted})` first", "warning"
-        )
+        help_ = f"check `has({dotted})` first"
+        self.problems.report("maybe-absent", message, node.span, help_, "warning")
 
     def check_has(self, node: ast.Has) -> Type:
         selection = node.selection
@@ -249,11 +247,11 @@ class _Checker:
     def check_unary(self, node: ast.Unary) -> Type:
         operand = self.check(node.operand)
         if node.operator == "!":
-            self.expect_bool(operand, node.operand, "the operand of `!`")
+            help_ = "negate a comparison as a whole: `!(… in …)`"
+            self.expect_bool(operand, node.operand, "the operand of `!`", help_)
             return BOOL
         if operand not in (INT, DOUBLE, DYN):
-            message = f"`-` is not defined for {operand}"
-            self.problems.report("no-such-overload", message, node.span)
+            self.problems.report("no-such-overload", f"`-` is not defined for {operand}", node.span)
             return DYN
         return operand
 

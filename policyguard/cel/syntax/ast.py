@@ -174,6 +174,13 @@ Expr = (
 """Any node."""
 
 
+def iter_tree(node: Expr) -> Iterator[Expr]:
+    """Yield `node` and all nodes below it in source order."""
+    yield node
+    for child in iter_children(node):
+        yield from iter_tree(child)
+
+
 def iter_children(node: Expr) -> Iterator[Expr]:
     """Yield the direct children of `node` in source order."""
     match node:

@@ -116,12 +116,10 @@ class LimitBuilder:
             window=window,
             same="key" if expression is not None else entry.same,
             key=key,
+            despite_changes=entry.despite_changes,
         )
         if entry.by == "tool":
-            max_tools = self._policy.bounds.window_entries
-            return RepeatByToolChecker(
-                **settings, max_tools=max_tools, despite_changes=entry.despite_changes
-            )
+            return RepeatByToolChecker(**settings, max_tools=self._policy.bounds.window_entries)
         return RepeatChecker(**settings)
 
 

@@ -74,12 +74,12 @@ def _find_ineffective_keys(policy: Policy) -> Iterator[tuple[Path, str, str | No
 def _find_ineffective_limit_keys(limit: Limit) -> Iterator[tuple[str, str]]:
     if isinstance(limit, RepeatLimit):
         same = "key" if limit.key is not None else f"same: {limit.same}"
-        needs_result = ("same: call_and_result", "same: call_and_error")
+        by_result = {"same: call_and_result"} | ({"same: call_and_error"} if limit.by else set())
         if limit.same == "result":
             for key in ("by", "despite_changes", "key"):
                 if getattr(limit, key):
                     yield key, f"`{key}` has no effect with `same: result`"
-        elif limit.despite_changes and same not in needs_result[: 2 if limit.by else 1]:
+        elif limit.despite_changes and same not in by_result:
             hint = "" if limit.by else "; with `by: tool` also to `same: call_and_error`"
             yield (
                 "despite_changes",

@@ -185,9 +185,7 @@ class Bans(msgspec.Struct, eq=False):
     def cancel(self, attempt: Attempt) -> None:
         """Let another call be the probe, but not sooner than after a failed one."""
         for _, probes in self._probed_by(attempt):
-            if probes.probe is attempt:
-                probes.end(attempt)
-                probes.fail()
+            probes.cancel(attempt)
 
     def release(self, attempt: Attempt) -> None:
         """Let another call be the probe."""

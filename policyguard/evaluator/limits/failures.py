@@ -188,9 +188,8 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
     def cancel(self, tracker: FailureStreaks, attempt: Attempt) -> None:
         """Let another call be the probe, but not sooner than after a failed one."""
         streak = attempt.limit_notes.get(self.id)
-        if streak is not None and streak.probes.probe is attempt:
-            streak.probes.end(attempt)
-            streak.probes.fail()
+        if streak is not None:
+            streak.probes.cancel(attempt)
 
     def complete(self, tracker: FailureStreaks, attempt: Attempt, outcome: Outcome) -> None:
         """End the streak with a success; continue it with a failure, or begin another."""

@@ -79,6 +79,12 @@ class ProbeSchedule(msgspec.Struct, eq=False):
         if self.probe is attempt:
             self.probe = None
 
+    def cancel(self, attempt: Attempt) -> None:
+        """Let another call be the probe, but not sooner than after a failed one."""
+        if self.probe is attempt:
+            self.probe = None
+            self.fail()
+
     def fail(self) -> None:
         """Note that a probe has failed: the next waits longer."""
         self.failed += 1

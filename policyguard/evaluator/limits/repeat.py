@@ -47,8 +47,8 @@ class RepeatChecker(LimitChecker, eq=False, kw_only=True):
     window: int
     same: str
     key: Callable[[Attempt], str] | None = None
+    despite_changes: bool
     compare_by: Comparison | None = None
-    despite_changes: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

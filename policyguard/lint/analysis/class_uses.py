@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from policyguard.cel.syntax.ast import Call, Expr, Identifier, Select, iter_children
+from policyguard.cel.syntax.ast import Call, Expr, Identifier, Select, iter_tree
 from policyguard.compiler.build.entry_paths import learn_sections, level_path
 from policyguard.compiler.build.expressions import reads_field
 from policyguard.compiler.build.selectors import split_words, tool_globs_overlap
@@ -90,7 +90,7 @@ def _class_names(tree: Expr, classes: set[str], named: set[str]) -> set[str]:
     `named` are the texts that it reads from lists and params.
     """
     names = classes & (constant_texts(tree) | named)
-    for node in _descendants(tree):
+    for node in iter_tree(tree):
         test = _TEXT_TESTS.get(node.name) if isinstance(node, Call) else None
         if isinstance(node, Call) and test is not None and _is_main_class(node.receiver):
             texts = constant_texts(node.arguments[0]) if node.arguments else set()
@@ -120,12 +120,6 @@ def _is_main_class(node: Expr | None) -> bool:
         and isinstance(node.operand, Identifier)
         and node.operand.name == "call"
     )
-
-
-def _descendants(node: Expr) -> Iterator[Expr]:
-    yield node
-    for child in iter_children(node):
-        yield from _descendants(child)
 
 
 def _param_values(policy: Policy) -> dict[str, tuple[Any, ...]]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.cel.syntax.ast import Expr, Has, Select, iter_children
+from policyguard.cel.syntax.ast import Has, Select, iter_tree
 from policyguard.lint.analysis.satisfiability import value_name
 from policyguard.lint.rule import Finding, LintContext
 
@@ -30,8 +30,8 @@ def check(context: LintContext) -> Iterator[Finding]:
     for path, tree in context.cel_trees.items():
         if not context.owns(path):
             continue
-        tested = {value_name(node.selection) for node in _iter(tree) if isinstance(node, Has)}
-        for node in _iter(tree):
+        tested = {value_name(node.selection) for node in iter_tree(tree) if isinstance(node, Has)}
+        for node in iter_tree(tree):
             if not isinstance(node, Select) or node.field not in _LENGTHS:
                 continue
             name, argument = value_name(node), value_name(node.operand)
@@ -39,9 +39,3 @@ def check(context: LintContext) -> Iterator[Finding]:
                 message = f"`{name}` reads a field `{node.field}`, which texts and lists lack"
                 hint = f"write `size({argument})`"
                 yield Finding(context.subspan(path, node.span), message, hint)
-
-
-def _iter(node: Expr) -> Iterator[Expr]:
-    yield node
-    for child in iter_children(node):
-        yield from _iter(child)

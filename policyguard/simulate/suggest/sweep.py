@@ -45,9 +45,9 @@ class Sweep:
         """Replay all options."""
         self._replay_options(
             [
-                (axis, option)
-                for axis in range(len(self._axes))
-                for option in range(1, len(self._axes[axis].options))
+                (index, option)
+                for index, axis in enumerate(self._axes)
+                for option in range(1, len(axis.options))
             ],
             replay,
         )

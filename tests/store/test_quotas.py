@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from policyguard.model.amounts import SCALE
@@ -702,6 +702,9 @@ STEPS = st.lists(
 
 @settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS, st.sampled_from([None, 20, 60]), st.booleans(), st.integers(0, 120), st.booleans())
+@example(  # a refund that the store counts before its charge
+    [("charge", 0, 1)] * 18 + [("refund", 1, 2), ("charge", 0, 1)], 20, False, 34, True
+)
 def test_processes_that_come_go_and_die_charge_as_one_would(
     steps: list[tuple[str, int, int]],
     within: int | None,

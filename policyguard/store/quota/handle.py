@@ -15,6 +15,7 @@ from policyguard.store.quota.lease import (
     USED,
     QuotaLease,
     SlotWords,
+    has_logged,
     log_charge,
 )
 
@@ -125,6 +126,7 @@ class LeasedQuota:
             or not self.charges_in_slots
             or not self._has_log_room(1)
             or not self._is_countable(amount)
+            or not self._undoes_own(words, amount, at)
         ):
             self.charge_in_store(self, amount, at)
         else:
@@ -159,6 +161,12 @@ class LeasedQuota:
             or self.spec.within is None
             or self.count + charges - self.settled_count <= LOG_CAPACITY
         )
+
+    def _undoes_own(self, words: SlotWords, amount: int, at: int | None) -> bool:
+        """Return whether the log is the place: a refund follows its charge, or the store finds it."""
+        if amount >= 0 or self.spec.within is None:
+            return True
+        return has_logged(words, range(self.settled_count, self.count), at or 0, -amount)
 
     def _is_countable(self, amount: int) -> bool:
         total = self.used + self.reserved + amount

@@ -100,5 +100,12 @@ def log_charge(words: SlotWords, count: int, at: int, amount: int) -> None:
     words[COUNT] = count + 1
 
 
+def has_logged(words: SlotWords, numbers: range, at: int, amount: int) -> bool:
+    """Return whether one of these charges in the log is of this time and amount."""
+    return any(
+        words[index] == at and words[index + 1] == amount for index in map(_log_index, numbers)
+    )
+
+
 def _log_index(number: int) -> int:
     return LOG + 2 * (number % LOG_CAPACITY)

@@ -117,6 +117,8 @@ class SharedQuotas:
         """Count in the store what a lease cannot."""
         with self._backend.transaction():
             transaction = QuotaTransaction(self._backend, quota, at, set())
+            if amount < 0:
+                transaction.settle()  # another holder may have made the charge
             transaction.add_usage(amount)
             if quota.transaction_count > 1:
                 transaction.ensure_lease()

@@ -104,7 +104,7 @@ class SessionReplay:
         self._started = started
         self._session = guard.start_session(started)
         self._get_partial_evaluator = get_partial_evaluator
-        self._lacks_tags = bool(missing_tags)
+        self.lacks_tags = bool(missing_tags)
         self._uncertainty = Uncertainty()
         self.effects: dict[str, int] = dict.fromkeys(Effect, 0)
         self.hits: dict[FiredEntry, int] = {}
@@ -124,7 +124,7 @@ class SessionReplay:
         """Evaluate a recorded call; `index` is its position in the session."""
         if self.first_refusal is not None:
             self.calls_after_refusal += 1
-        if event.args is None or self._lacks_tags or self._uncertainty:
+        if event.args is None or self.lacks_tags or self._uncertainty:
             replayed = self._evaluate_partially(event, index)
         else:
             decision = self._check(event)
@@ -235,7 +235,7 @@ class SessionReplay:
         self._count_errors(errors)
         certain: list[Violation] = []
         for violation in violations:
-            lacks_tag = self._lacks_tags and any(
+            lacks_tag = self.lacks_tags and any(
                 error.id == violation.id for error in decision.errors
             )
             if lacks_tag or violation_entry(violation.id) in uncertain:

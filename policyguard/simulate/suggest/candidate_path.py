@@ -2,7 +2,7 @@
 
 It uses only the exploration runs. Each session is a bit, and what an entry refuses is a mask of
 sessions. In observe mode entries refuse independently of each other, so a combination refuses what
-any of its entries refuses. This only finds candidates: each is then replayed as a whole.
+any of its entries refuses. This only finds candidates, which are then tested.
 """
 
 from __future__ import annotations

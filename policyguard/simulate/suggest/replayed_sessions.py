@@ -32,7 +32,7 @@ class SessionResult(NamedTuple):
     """A recorded session under a policy.
 
     `refused_by` are the entries that refuse one of its calls; `refused`: any does; `unknown`: that
-    depends on redacted data.
+    depends on redacted data. `is_complete`: the recording lacks no data.
     """
 
     order: ReadOrder
@@ -44,6 +44,7 @@ class SessionResult(NamedTuple):
     refused_by: frozenset[str]
     errors: tuple[UnmatchedFigures, ...]
     known_errors: int
+    is_complete: bool = True
 
     @property
     def key(self) -> tuple[int, str]:
@@ -181,6 +182,7 @@ def _session_result(run: Run, observed: frozenset[str]) -> SessionResult:
         refused_by=refused_by,
         errors=tuple(run.unmatched.most_frequent(MAX_KINDS)),
         known_errors=sum(run.signatures.values()),
+        is_complete=not (run.redacted_args or run.redacted_results or run.replay.lacks_tags),
     )
 
 

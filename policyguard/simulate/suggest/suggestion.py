@@ -40,11 +40,15 @@ from policyguard.simulate.suggest.replayed_sessions import RecordedRuns, Session
 from policyguard.simulate.suggest.search_space import (
     Axis,
     BudgetScope,
+    Choice,
     build_search_space,
     changed_entries,
 )
 from policyguard.simulate.suggest.signature_proposals import propose_signatures
 from policyguard.simulate.suggest.sweep import Sweep
+
+Replayed = list[tuple[Combination, list[SessionResult]]]
+"""Candidates, and the sessions under each."""
 
 
 class SuggestError(PolicyguardError):
@@ -121,31 +125,11 @@ class _Search:
         shared = find_shared_entries(self._policy)
         explored = sweep.run(lambda entries: self._replay(entries, None if shared else only))
         path = build_path(explored, int(request.max_harm * len(groups.explored_succeeded)))
-        replayed = [
-            (combination, sessions)
-            for combination in path
-            if (sessions := self._replay(self._entries(combination))) is not None
-        ]
-        harmed = [
-            sum(sessions[index].is_harmed for index in groups.held_succeeded)
-            for _, sessions in replayed
-        ]
-        tests = certify(harmed, len(groups.held_succeeded), request.max_harm, request.delta)
-        candidates = [
-            CandidateFigures(
-                changes=self._changes(combination),
-                explored=_outcome_figures(
-                    sessions, groups.explored_succeeded, groups.explored_failed
-                ),
-                held_out=_outcome_figures(sessions, groups.held_succeeded, groups.held_failed),
-                unlabelled=_refused_share(sessions, groups.unlabelled),
-                p_value=test.p_value,
-                bound=test.bound,
-                certified=test.passed,
-            )
-            for (combination, sessions), test in zip(replayed, tests, strict=True)
-        ]
-        chosen = self._choose(candidates)
+        replayed = None if shared else self._replay_apart(path, sweep, explored, exploring)
+        candidates, chosen = self._test(replayed or [])
+        if replayed is None or not self._is_confirmed(replayed, chosen):
+            replayed = self._replay_whole(path)
+            candidates, chosen = self._test(replayed)
         guaranteed = chosen is not None and candidates[chosen].certified
         suggestion = self._summarize(candidates, guaranteed=guaranteed)
         suggestion.sweep = sweep.points()
@@ -169,6 +153,91 @@ class _Search:
             suggestion.signatures_yaml = render_signatures_layer(name, extends, kept)
         suggestion.replays = self._replays
         return suggestion
+
+    def _replay_apart(
+        self,
+        path: Sequence[Combination],
+        sweep: Sweep,
+        explored: ExploredSpace,
+        exploring: frozenset[int],
+    ) -> Replayed | None:
+        """Replay the candidates of a path by their options, many side by side.
+
+        What one of its options refuses, or the rest of the policy, a candidate refuses. Sessions
+        that lack data are replayed under each whole candidate: an entry may leave open what others
+        decide. None if an option is no valid policy without the others.
+        """
+        path = [combination for combination in path if self._is_valid(combination)]
+        choices = {choice for combination in path for choice in _list_choices(combination)}
+        rest = frozenset(range(len(self._base))) - exploring
+        only = {self._base[index].key for index in rest}
+        rest_sweep = Sweep(self._axes, self._base, rest)
+        unexplored = rest_sweep.run(lambda entries: self._replay(entries, only), choices)
+        if not (sweep.has_replayed(choices) and rest_sweep.has_replayed(choices)):
+            return None
+        partial = {session.key for session in self._base if not session.is_complete}
+        replayed: Replayed = []
+        for combination in path:
+            sessions = self._base
+            entries = self._entries(combination)
+            if entries and partial:
+                sessions = self._replay(entries, partial) or sessions
+            mask = explored.refused(combination) | unexplored.refused(combination)
+            replayed.append(
+                (
+                    combination,
+                    [
+                        session._replace(refused=bool(mask >> index & 1))
+                        if entries and session.is_complete
+                        else session
+                        for index, session in enumerate(sessions)
+                    ],
+                )
+            )
+        return replayed
+
+    def _replay_whole(self, path: Sequence[Combination]) -> Replayed:
+        """Replay each candidate of a path over all sessions; leave out those that are invalid."""
+        return [
+            (combination, sessions)
+            for combination in path
+            if (sessions := self._replay(self._entries(combination))) is not None
+        ]
+
+    def _is_confirmed(self, replayed: Replayed, chosen: int | None) -> bool:
+        """Return whether the chosen candidate refuses the same sessions if replayed as a whole."""
+        if chosen is None:
+            return True
+        combination, sessions = replayed[chosen]
+        whole = self._replay(self._entries(combination))
+        return whole is not None and all(
+            (one.refused, one.unknown) == (other.refused, other.unknown)
+            for one, other in zip(sessions, whole, strict=True)
+        )
+
+    def _test(self, replayed: Replayed) -> tuple[list[CandidateFigures], int | None]:
+        """Test the candidates in order; return their figures and the index of the chosen one."""
+        request, groups = self._request, self._groups
+        harmed = [
+            sum(sessions[index].is_harmed for index in groups.held_succeeded)
+            for _, sessions in replayed
+        ]
+        tests = certify(harmed, len(groups.held_succeeded), request.max_harm, request.delta)
+        candidates = [
+            CandidateFigures(
+                changes=self._changes(combination),
+                explored=_outcome_figures(
+                    sessions, groups.explored_succeeded, groups.explored_failed
+                ),
+                held_out=_outcome_figures(sessions, groups.held_succeeded, groups.held_failed),
+                unlabelled=_refused_share(sessions, groups.unlabelled),
+                p_value=test.p_value,
+                bound=test.bound,
+                certified=test.passed,
+            )
+            for (combination, sessions), test in zip(replayed, tests, strict=True)
+        ]
+        return candidates, self._choose(candidates)
 
     def _curve(self, explored: ExploredSpace) -> list[CurvePoint]:
         """Return the highest catch at each harm, also beyond what is accepted."""
@@ -261,7 +330,7 @@ class _Search:
         """
         if not entries:
             return self._base
-        compiled = compile_layer(render_layer(self._name, self._extends, entries))
+        compiled = self._compile(entries)
         if compiled is None:
             return None
         self._replays += 1
@@ -277,6 +346,13 @@ class _Search:
         replayed = dict(zip(chosen, sessions, strict=True))
         return [replayed.get(index, session) for index, session in enumerate(self._base)]
 
+    def _compile(self, entries: Entries) -> CompiledPolicy | None:
+        return compile_layer(render_layer(self._name, self._extends, entries))
+
+    def _is_valid(self, combination: Combination) -> bool:
+        entries = self._entries(combination)
+        return not entries or self._compile(entries) is not None
+
     def _entries(self, combination: Combination) -> Entries:
         return changed_entries(self._changed_axes(combination))
 
@@ -289,8 +365,12 @@ class _Search:
         ]
 
     def _changed_axes(self, combination: Combination) -> list[tuple[Axis, int]]:
-        pairs = zip(self._axes, combination, strict=True)
-        return [(axis, option) for axis, option in pairs if option]
+        return [(self._axes[axis], option) for axis, option in _list_choices(combination)]
+
+
+def _list_choices(combination: Combination) -> list[Choice]:
+    """Return the options of a combination that are not the policy's own."""
+    return [(axis, option) for axis, option in enumerate(combination) if option]
 
 
 def _outcome_figures(

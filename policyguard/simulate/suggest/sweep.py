@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from policyguard.report.suggest.figures import SweepPoint
 from policyguard.simulate.suggest.candidate_path import ExploredSpace
@@ -15,16 +15,16 @@ ReplayEntries = Callable[[Entries], list[SessionResult] | None]
 
 
 class Sweep:
-    """The masks of sessions that each option refuses.
+    """The masks of sessions that each option refuses, among those at the indices `replayed`.
 
     Entries refuse independently in observe mode, so one replay covers many options, side by side.
     """
 
     def __init__(
-        self, axes: Sequence[Axis], base: list[SessionResult], exploring: frozenset[int]
+        self, axes: Sequence[Axis], base: list[SessionResult], replayed: frozenset[int]
     ) -> None:
         self._axes = axes
-        self._exploring = exploring
+        self._replayed = replayed
         self._succeeded = self._mask(base, lambda session: session.success is True)
         self._failed = self._mask(base, lambda session: session.success is False)
         everything = self._succeeded | self._failed
@@ -36,22 +36,28 @@ class Sweep:
         self._refused_elsewhere = self._mask(
             base,
             lambda session: any(
-                not any(covers_entry(axis.id, entry) for axis in axes)
+                not _follows_refusals(entry)
+                and not any(covers_entry(axis.id, entry) for axis in axes)
                 for entry in session.refused_by
             ),
         )
 
-    def run(self, replay: ReplayEntries) -> ExploredSpace:
-        """Replay all options."""
-        self._replay_options(
-            [
-                (index, option)
-                for index, axis in enumerate(self._axes)
-                for option in range(1, len(axis.options))
-            ],
-            replay,
-        )
+    def run(
+        self, replay: ReplayEntries, choices: Collection[Choice] | None = None
+    ) -> ExploredSpace:
+        """Replay options: by default all, but for those that the policy has."""
+        if choices is None:
+            choices = [
+                (axis, option)
+                for axis in range(len(self._axes))
+                for option in range(1, len(self._axes[axis].options))
+            ]
+        self._replay_options(list(choices), replay)
         return ExploredSpace(self._masks, self._refused_elsewhere, self._succeeded, self._failed)
+
+    def has_replayed(self, choices: Collection[Choice]) -> bool:
+        """Return whether all these options were part of a valid policy."""
+        return self._shown.issuperset(choices)
 
     def points(self) -> list[SweepPoint]:
         """Return the effect of each option alone, for axes that make a difference."""
@@ -91,4 +97,9 @@ class Sweep:
     def _mask(
         self, sessions: list[SessionResult], predicate: Callable[[SessionResult], bool]
     ) -> int:
-        return sum(1 << index for index in self._exploring if predicate(sessions[index]))
+        return sum(1 << index for index in self._replayed if predicate(sessions[index]))
+
+
+def _follows_refusals(entry: str) -> bool:
+    """Return whether an entry refuses only calls that others refuse."""
+    return entry.startswith("limits/") and entry.endswith("/refusals")

@@ -163,7 +163,7 @@ class LeasedQuota:
         )
 
     def _undoes_own(self, words: SlotWords, amount: int, at: int | None) -> bool:
-        """Return whether the log is the place: a refund follows its charge, or the store finds it."""
+        """Return whether the log may take this: of refunds only those of its own charges."""
         if amount >= 0 or self.spec.within is None:
             return True
         return has_logged(words, range(self.settled_count, self.count), at or 0, -amount)

@@ -24,6 +24,7 @@ from policyguard.simulate.suggest.search_space import (
     changed_entries,
     covers_entry,
 )
+from policyguard.simulate.suggest.suggestion import _Search
 from policyguard.simulate.suggest.sweep import Sweep
 from tests.simulate.recording import failed, lines, policy, read, write
 
@@ -101,6 +102,35 @@ budgets: {reads: {calls: 12, tools: [read]}}
             alone = refused(replay(changed_entries([(axis, option)])), axis.id)
             assert explored.masks[index][option] == alone, (axis.id, option)
     assert len({mask for masks in explored.masks for mask in masks}) > 5
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["whole", "redacted"])
+def test_candidates_side_by_side_are_what_they_are_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: bool
+) -> None:
+    """If the proposed one does not refuse the same when replayed whole, all are replayed so."""
+    good, bad = [2, 3, 4, 5, 6] * 20, [5, 9, 14, 20] * 10
+    trace = _runs(tmp_path / "t.jsonl", good, bad, unknown=3)
+    if hidden:
+        events = [json.loads(line) for line in trace.read_text().splitlines()]
+        for event in events[::7]:
+            if "args" in event:
+                event["args"] = None
+        trace.write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    limits = """
+limits: {default: {repeat: {max: 9, same: call}, cycle: {max: 3}}}
+budgets: {reads: {calls: 30, tools: [read]}}
+"""
+    file = policy(tmp_path / "p.yaml", limits)
+    apart = _suggested(trace, file, max_harm=0.5)
+    monkeypatch.setattr(_Search, "_is_confirmed", lambda *_: False)
+    whole = _suggested(trace, file, max_harm=0.5)
+    assert len(whole.candidates) > 2
+    assert apart.candidates == whole.candidates
+    assert apart.chosen == whole.chosen
+    assert apart.yaml == whole.yaml
+    monkeypatch.setattr(_Search, "_replay_apart", lambda *_: None)
+    assert _suggested(trace, file, max_harm=0.5).candidates == whole.candidates
 
 
 def test_entries_in_observe_mode_refuse_nothing(tmp_path: Path) -> None:

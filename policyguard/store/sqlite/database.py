@@ -1,4 +1,4 @@
-"""A SQLite file shared by processes; the only module that imports `sqlite3`.
+"""A SQLite file shared by processes.
 
 Surprises of SQLite (each has a test in `tests/store/`):
 
@@ -28,35 +28,27 @@ from typing import Any
 
 from policyguard.model.text import escape_surrogates
 from policyguard.store import fork_safety
-from policyguard.store.errors import DECODE_ERRORS, RESTORE_HINT, StoreError, damaged_error
+from policyguard.store.errors import DECODE_ERRORS, StoreError, damaged_error
 from policyguard.store.paths import ensure_private_file, require_regular_file
-from policyguard.store.sqlite.log_files import LOST_LOG, READ_ONLY, LogFiles, require_writable
+from policyguard.store.sqlite.failures import (
+    FAILURES,
+    cannot_open,
+    explain_failure,
+    is_busy,
+    needs_files,
+)
+from policyguard.store.sqlite.log_files import LOST_LOG, LogFiles, require_writable
 
 SqlValue = str | int | bytes | None
 Migration = tuple[str, ...]
 """The statements from one version of a schema to the next."""
 
-_PRIMARY_CODE = 0xFF
-"""Masks the primary code of an extended error code."""
 _RETRY_SECONDS = 0.01
 """The interval between attempts where SQLite itself does not wait."""
 _BRIEF_WAIT = 1 / 250
 """The part of the timeout to wait while the database is known to be locked: 20 ms of 5 s."""
 _MAX_WAL_BYTES = 4 * 1024 * 1024
 """The size of the write-ahead log after a checkpoint."""
-
-_FAILURES = (sqlite3.Error, UnicodeError, OverflowError)
-_NO_ACCESS = ("cannot be opened", "check that you can read and write it and its folder")
-_DAMAGED = ("is damaged, or not a database", RESTORE_HINT)
-_REASONS: dict[int, tuple[str, str]] = {
-    sqlite3.SQLITE_FULL: ("the disk is full", "make room"),
-    **dict.fromkeys((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB), _DAMAGED),
-    **dict.fromkeys(
-        (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH), _NO_ACCESS
-    ),
-    sqlite3.SQLITE_READONLY: READ_ONLY,
-    sqlite3.SQLITE_IOERR: ("the disk fails", "check that disk for room, quotas and errors"),
-}
 
 
 class Connection(sqlite3.Connection):
@@ -113,9 +105,9 @@ class Database:
                 except UnicodeEncodeError:
                     escaped = [escape_surrogates(v) if isinstance(v, str) else v for v in values]
                     return connection.execute(statement, escaped).fetchall()
-            except _FAILURES as error:
+            except FAILURES as error:
                 failure = self._translate(error)
-                if _is_busy(error) and not self._is_locked:
+                if is_busy(error) and not self._is_locked:
                     self._set_locked(True)
                 raise failure from None
 
@@ -219,7 +211,7 @@ class Database:
         try:
             connection = self._open_prepared(self.path)
         except sqlite3.OperationalError as error:
-            if not (self._read_only and _needs_files(error) and self._exists()):
+            if not (self._read_only and needs_files(error) and self._exists()):
                 raise
             from policyguard.store.sqlite.snapshot import copied_database  # few need it
 
@@ -311,7 +303,7 @@ class Database:
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
             except sqlite3.OperationalError as error:
-                if not _is_busy(error) or time.monotonic() > until:
+                if not is_busy(error) or time.monotonic() > until:
                     raise
                 time.sleep(_RETRY_SECONDS)
             else:
@@ -338,24 +330,20 @@ class Database:
         """Translate SQLite's errors to `StoreError`."""
         try:
             yield
-        except _FAILURES as error:
+        except FAILURES as error:
             raise self._translate(error) from None
 
     def _translate(self, error: Exception) -> StoreError:
-        code = _primary_code(error)
-        if isinstance(error, UnicodeDecodeError):  # in SQLite's message about a damaged schema
-            code = sqlite3.SQLITE_CORRUPT
-        if _is_busy(error):
+        if is_busy(error):
             reason = f"has been locked by another process for {self._timeout:g} s"
             if self._is_locked:
                 reason = "is still locked by another process"
             return StoreError(self.path, reason, "end that program, or wait")
-        if code == sqlite3.SQLITE_CANTOPEN and not self._exists():
+        if cannot_open(error) and not self._exists():
             return StoreError(
                 self.path, "no store at this path", "pass the path of one as `--store`"
             )
-        reason, remedy = _REASONS.get(code, ("cannot be used", "see SQLite's message"))
-        return StoreError(self.path, f"{reason} ({error})", remedy)
+        return StoreError(self.path, *explain_failure(error, self.path))
 
     def _fork_error(self) -> StoreError:
         return StoreError(
@@ -381,20 +369,6 @@ class Database:
             self._forked_inside = True
             # Never closed: that would drop this process's locks on the same file.
             _inherited_connections.append(self._connection)
-
-
-def _primary_code(error: Exception) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
-
-
-def _needs_files(error: sqlite3.OperationalError) -> bool:
-    """Whether SQLite lacks files beside the database that it cannot make."""
-    return _primary_code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-
-
-def _is_busy(error: Exception) -> bool:
-    """Whether another process locks the database."""
-    return _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 _inherited_connections: list[Connection | None] = []

@@ -19,6 +19,10 @@ LOST_LOG = (
     "its log (`-wal`) was replaced while it was in use: the last writes are lost",
     "see what the journals have: `policyguard journal verify`",
 )
+REMOVED_LOG = (
+    "its log (`-wal`) was removed while another process has it open",
+    "let that process make a call, or end it in order: it saves the log then. Do not kill it",
+)
 READ_ONLY = ("is read-only", "make it and its folder writable, or use another")
 """Reasons and remedies of a `StoreError`."""
 
@@ -33,6 +37,12 @@ def require_writable(path: Path) -> None:
         # Another process may make the file between two of these.
         if not is_writable(file) and file.exists() and not is_writable(file):
             raise StoreError(file, *READ_ONLY)
+
+
+def is_log_empty(path: Path) -> bool:
+    """Whether the database at this path has no log, or one without content."""
+    log = _stat(path.with_name(f"{path.name}-wal"))
+    return log is None or not log.st_size
 
 
 class LogFiles:

@@ -29,6 +29,7 @@ MASKS = {
     "ids": (
         r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}|\b[0-9a-fA-F]{7,64}\b"
         r"|\b\w{0,3}(?:\d[A-Za-z]|[A-Za-z]\d)\w{4,}\b|\b\w{4,}(?:\d[A-Za-z]|[A-Za-z]\d)\w*\b"
+        r"|\[ref=\w+\]"
     ),
     "pids": r"(?i:\bpid|\bprocess(?: id)?)[ =:#]{0,3}\d+|\[\d{2,7}\]",
     "temp_names": r"(?:/var)?/(?:tmp|folders)/[\w.+-]+|\btmp\w{6,}\b",

@@ -95,14 +95,6 @@ class Activation:
         setattr(self, name, value)
         return value
 
-    def has_read(self, name: str) -> bool:
-        """Whether a computed variable has been read."""
-        try:
-            object.__getattribute__(self, name)
-        except AttributeError:
-            return False
-        return True
-
     @property
     def call(self) -> dict[str, Any]:
         """The call as a whole; not kept, since its class may be found after the first use."""

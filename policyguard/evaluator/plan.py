@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -24,8 +24,8 @@ class Plan(msgspec.Struct, eq=False, kw_only=True):
 
     The first of `classes` is the main class, `class_`, which is "" for a call without one.
     `state_changing` says whether a success may change state: an answer, or an expression. With
-    `kind_only` it reads nothing that differs between calls of this kind but hints and command; its
-    answer is then cached in `cached_answer` once it was found without reading the command.
+    `kind_only` it reads nothing that differs between calls of this kind but hints and arguments;
+    its answer is then cached in `cached_answer` once it was found without reading arguments.
     `keyed_limits` compare calls by another key than the fingerprint. `refusals` is asked about
     attempts that something else refuses. `timeout` is how long a call may take (ns), as the entry
     `timeout_by` says. With `needs_more` there is more to find out about a call than its class.
@@ -46,7 +46,7 @@ class Plan(msgspec.Struct, eq=False, kw_only=True):
     needs_more: bool = False
     cached_answer: bool | None = None
     class_: str = ""
-    _reads_command: bool = False
+    _reads_args: bool = False
 
     def __post_init__(self) -> None:
         self.class_ = self.classes[0] if self.classes else ""
@@ -90,10 +90,10 @@ class Plan(msgspec.Struct, eq=False, kw_only=True):
         expression = self.state_changing
         if expression is True or expression is False:
             return expression
-        may_cache = self.kind_only and not (attempt.hints or self._reads_command)
-        # An activation of its own shows what this expression reads.
+        may_cache = self.kind_only and not (attempt.hints or self._reads_args)
+        probe = _ArgsProbe(attempt)
         activation = (
-            Activation(attempt, attempt.session.activation_context, attempt.at)
+            Activation(cast("Attempt", probe), attempt.session.activation_context, attempt.at)
             if may_cache
             else attempt.activation
         )
@@ -102,10 +102,23 @@ class Plan(msgspec.Struct, eq=False, kw_only=True):
         except ExpressionError:
             return True
         if may_cache:
-            self._reads_command = activation.has_read("command")
-            if not self._reads_command:
+            self._reads_args = probe.has_read_args
+            if not self._reads_args:
                 self.cached_answer = answer
         return answer
+
+
+class _ArgsProbe:
+    """An attempt that knows whether its arguments were read, also for its command."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self.has_read_args = False
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "args":
+            self.has_read_args = True
+        return getattr(self._attempt, name)
 
 
 class BoundPlan:

@@ -252,10 +252,10 @@ class PlanBuilder:
         return rule_set
 
     def _reads_kind_only(self) -> bool:
-        """Return whether `state_changing` reads only the kind of call, hints and command."""
+        """Return whether `state_changing` reads only the kind of call, hints and arguments."""
         for read in self._expressions.reads("classify", "state_changing"):
             root, _, field = read.partition(".")
-            if root == "call" and field.partition(".")[0] not in (*_KIND_FIELDS, "command"):
+            if root == "call" and field.partition(".")[0] not in _KIND_FIELDS:
                 return False
             if root not in ("call", "lists", "params"):
                 return False
@@ -273,8 +273,8 @@ class PlanBuilder:
         return lambda classes: not classes or not named.isdisjoint(classes)
 
 
-_KIND_FIELDS = ("tool", "server", "class", "classes", "agent", "hints")
-"""Fields of `call` that all calls of one plan share, unless they have hints."""
+_KIND_FIELDS = ("tool", "server", "class", "classes", "agent", "hints", "args", "command")
+"""Fields of `call` that all calls of one plan share, but for hints, arguments and command."""
 
 
 def _build_approval(entry: RuleEntry) -> ApprovalRequirement | None:

@@ -130,12 +130,13 @@ class BoundPlan:
     admissions; each has a name, since one call site for methods of several classes is slow.
     `recent_results` are passed each result, `rows_by_call` a success of a call that has a row, or
     that changes state. With `needs_successes` some limit counts every result. `refusal_streak` is
-    the tracker of `refusals`.
+    the tracker of `refusals`. Of the limits, some `may_be_active`.
     """
 
     __slots__ = (
         "cycle",
         "limits",
+        "may_be_active",
         "must_evaluate",
         "needs_successes",
         "plan",
@@ -157,6 +158,7 @@ class BoundPlan:
         self.plan = plan
         self.limits = limits
         self.refusal_streak = refusal_streak
+        self.may_be_active = tuple(pair for pair in limits if pair[0].may_be_active)
         counting = [pair for pair in limits if pair[0].needs_admissions]
         self.cycle = next((pair for pair in counting if isinstance(pair[0], CycleChecker)), None)
         repetitions = tuple(pair for pair in counting if pair is not self.cycle)

@@ -30,8 +30,8 @@ class SessionState:
     a result, `timed_out` those whose time is over and that still run, `given_up` those that were
     taken for unreported, and `reduced` older ones without their arguments: a late result finds them
     there, unless there were too many (`has_forgotten_calls`). `refused_attempts` count the turn's
-    refusals, by limit. `active_limits` are those that count more than admissions, each with
-    whether it does so per turn.
+    refusals, by limit. `active_limits` are those that may refuse a call for what others returned,
+    `open_streaks` those that count a success until then, each with whether it counts per turn.
     `usage_keys` and `turn_usage_keys` are the budgets and keys that end with the session and turn.
     `confirmed_constraints` has, by constraint, the completion that last taught it;
     `search_progress` is the learning side's own.
@@ -61,6 +61,7 @@ class SessionState:
         "now",
         "offered",
         "on_fast_path",
+        "open_streaks",
         "parent",
         "plans_by_tool",
         "previous_args",
@@ -104,6 +105,7 @@ class SessionState:
         self.plans_by_tool: dict[Any, BoundPlan] = {}
         self.offered: OfferedTools | None = None
         self.active_limits: dict[str, bool] = {}
+        self.open_streaks: dict[str, bool] = {}
         self.trackers: dict[str, Any] = {}
         self.turn_trackers: dict[str, Any] = {}
         self.in_flight: dict[str, Attempt] = {}
@@ -226,17 +228,29 @@ class SessionState:
 
     def update_active_limits(self, plan: Plan) -> None:
         """Update which of a plan's limits are active, by the trackers of the current turn."""
-        bound, active = self.bind_plan(plan), self.active_limits
-        for limit, tracker in bound.limits:
+        bound, active, streaks = self.bind_plan(plan), self.active_limits, self.open_streaks
+        for limit, tracker in bound.may_be_active:
+            id_ = limit.id
+            if id_ in active:
+                del active[id_]
+            if id_ in streaks:
+                del streaks[id_]
+            if not tracker:
+                continue
             if limit.is_active(tracker):
-                active[limit.id] = limit.per_turn
+                active[id_] = limit.per_turn
+            elif limit.has_open_streak(tracker):
+                streaks[id_] = limit.per_turn
+        self.update_refusals(bound)
+
+    def update_refusals(self, bound: BoundPlan) -> None:
+        """Update whether `refusals` is active, the only limit that an admission may end."""
+        refusals, streak = bound.plan.refusals, bound.refusal_streak
+        if refusals is not None and streak is not None:
+            if streak.count:
+                self.active_limits[refusals.id] = refusals.per_turn
             else:
-                active.pop(limit.id, None)
-        if plan.refusals is not None and bound.refusal_streak is not None:
-            if bound.refusal_streak.count:
-                active[plan.refusals.id] = plan.refusals.per_turn
-            else:
-                active.pop(plan.refusals.id, None)
+                self.active_limits.pop(refusals.id, None)
         self.refresh_fast_path()
 
     def refresh_fast_path(self) -> None:
@@ -262,9 +276,9 @@ class SessionState:
         self.turn_trackers = {}
         self._bound_plans.clear()
         self.plans_by_tool.clear()
-        self.active_limits = {
-            id_: False for id_, per_turn in self.active_limits.items() if not per_turn
-        }
+        for limits in (self.active_limits, self.open_streaks):
+            for id_ in [id_ for id_, per_turn in limits.items() if per_turn]:
+                del limits[id_]
 
     def get_tracker(self, limit: LimitChecker | RefusalsChecker) -> Any:
         """Return a limit's tracker in this session, turn or tree, new where there is none."""

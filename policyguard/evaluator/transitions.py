@@ -109,7 +109,7 @@ def admit(evaluator: Evaluator, state: EvaluatorState, attempt: Attempt) -> None
         if session.approvals.requests:
             session.approvals.clear(attempt.approval_fingerprint)
         session.clear_refusals(attempt)
-        session.update_active_limits(bound_plan.plan)
+        session.update_refusals(session.bind_plan(bound_plan.plan))
     state.hooks.on_admitted(attempt)
 
 
@@ -152,7 +152,7 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
         session.bans.cancel(attempt)
         session.update_active_limits(attempt.bound_plan.plan)
     elif attempt.bound_plan.needs_successes or not (
-        succeeded and session.on_fast_path and outcome.advancing
+        succeeded and session.on_fast_path and not session.open_streaks and outcome.advancing
     ):
         _notify_limits(session, attempt, outcome)
     else:

@@ -143,20 +143,21 @@ class ReplaySession:
         there was no failure or refusal that still counts.
         """
         state, guard = self._state, self._session.guard
-        if self.closed or not state.on_fast_path or state.offered is not None:
+        if self.closed or not state.on_fast_path or state.open_streaks or state.offered is not None:
             return True
+        evaluator, args = guard._evaluator, event.args or {}
         try:
-            fingerprint, loose_fingerprint, _ = guard._evaluator.identify(
-                event.tool, event.server, event.args or {}
-            )
+            fingerprint, loose_fingerprint, _ = evaluator.identify(event.tool, event.server, args)
         except ArgumentsError:
             return True
-        attempt = Attempt(event.tool, event.args or {}, event.at, state, fingerprint=fingerprint)
+        find = evaluator.find_likeness
+        likeness = find(event.tool, event.server, args, fingerprint) if find else fingerprint
+        attempt = Attempt(event.tool, args, event.at, state, fingerprint=fingerprint)
         bound = [state.bind_plan(plan) for plan in plans]
         learned = guard._state.learner
         return bool(
             loose_fingerprint  # tolerant numbers make the call equal to another
             or any(plan.must_evaluate for plan in bound)
-            or any(fingerprint in calls for plan in bound for calls in plan.watched)
+            or any(likeness in calls for plan in bound for calls in plan.watched)
             or not learned.has_no_evidence_on(guard._state.constraint_set, attempt)
         )

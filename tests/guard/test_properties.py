@@ -237,14 +237,19 @@ def test_fast_path_is_taken_exactly_when_no_limit_is_active(
         driver.step(step)
         for state in driver.guard._state.evaluator_state.sessions.values():
             expected_active = set()
+            expected_open = set()
             plans.update(dict.fromkeys(state._bound_plans))
             for plan in plans:
-                expected_active |= {
-                    one.id for one in plan.limits if one.is_active(state.get_tracker(one))
-                }
+                for one in plan.limits:
+                    tracker = state.get_tracker(one)
+                    if one.may_be_active and one.is_active(tracker):
+                        expected_active.add(one.id)
+                    elif one.may_be_active and one.has_open_streak(tracker):
+                        expected_open.add(one.id)
                 if plan.refusals is not None and state.get_tracker(plan.refusals).count:
                     expected_active.add(plan.refusals.id)
             assert set(state.active_limits) == expected_active
+            assert set(state.open_streaks) == expected_open
             cached = state.on_fast_path
             state.refresh_fast_path()
             assert cached is state.on_fast_path

@@ -102,6 +102,32 @@ def test_no_limit_can_fire_on_a_new_call(guard: ReplayGuard) -> None:
     assert session.can_fire(_call(2, "list"), plans)
 
 
+def test_limit_can_fire_on_a_call_in_other_words(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(
+        POLICY.replace("classify: {", "classify: {likeness: {fold: [query]}, ")
+    )
+    guard = ReplayGuard(compile_policy(tmp_path / "p.yaml"))
+    session = _start(guard)
+    plans = [guard._evaluator.plan("list", "", "", (), "")]
+    session.check(Admitted("s", SECOND, "c1", "list", {"query": "New  Orders"}))
+    session.record(Completed("s", SECOND, "c1", text="x"))
+    assert session.can_fire(Admitted("s", SECOND, "c2", "list", {"query": "new orders"}), plans)
+    assert not session.can_fire(Admitted("s", SECOND, "c2", "list", {"query": "new"}), plans)
+
+
+def test_limit_can_fire_after_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(
+        "policyguard: 1\nname: p\nlimits: {default: {failures: {max: 3}}}\n"
+    )
+    guard = ReplayGuard(compile_policy(tmp_path / "p.yaml"))
+    session = _start(guard)
+    plans = [guard._evaluator.plan("list", "", "", (), "")]
+    assert not session.can_fire(_call(1, "list"), plans)
+    session.check(_call(1, "list"))
+    session.record(Completed("s", SECOND, "c1", error="down"))
+    assert session.can_fire(_call(2, "list"), plans)
+
+
 def test_closed_session_has_no_variables(guard: ReplayGuard) -> None:
     session = _start(guard)
     session.apply(SessionEnded("s", SECOND))

@@ -53,10 +53,11 @@ class LimitChecker(LimitSettings, eq=False, kw_only=True):
 
     Below `min_count` it finds no violation, unless attempts were refused. Unless it is
     `always_evaluated`, its tracker stays empty, and it is not asked, until an outcome gives it
-    something to count. With `needs_admissions` it counts admissions, with `needs_successes` every
-    success. One with `rows_by_call` counts each call apart: only that call concerns its row, and a
-    change of state. `judges_arguments`: a call with other arguments may fare better, so a ban
-    `until: success` tries one. With `counts_calls` a `max` of 0 refuses every call.
+    something to count. A limit that `may_be_active` has every call evaluated while it is. With
+    `needs_admissions` it counts admissions, with `needs_successes` every success. One with
+    `rows_by_call` counts each call apart: only that call concerns its row, and a change of state.
+    `judges_arguments`: a call with other arguments may fare better, so a ban `until: success` tries
+    one. With `counts_calls` a `max` of 0 refuses every call.
     """
 
     needs_admissions = False
@@ -69,6 +70,7 @@ class LimitChecker(LimitSettings, eq=False, kw_only=True):
     needs_successes: bool = True
     escalates: bool = False
     sets_bans: bool = False
+    may_be_active: bool = True
     rows_by_call: bool = False
     min_count: int = 0
 
@@ -77,6 +79,7 @@ class LimitChecker(LimitSettings, eq=False, kw_only=True):
         self.needs_successes = self.always_evaluated
         self.escalates = bool(self.escalation.thresholds)
         self.sets_bans = self.refuse_tool or bool(self.until)
+        self.may_be_active = not self.always_evaluated
         lowest = self.escalation.lowest_threshold
         self.min_count = self.max if lowest is None else min(self.max, lowest - 1)
 
@@ -107,8 +110,18 @@ class LimitChecker(LimitSettings, eq=False, kw_only=True):
         return None if self.always_evaluated else ()
 
     def is_active(self, tracker: Any) -> bool:
-        """Whether an outcome has given the limit something to count besides admissions."""
-        return bool(tracker) and not self.always_evaluated
+        """Whether an outcome has given the limit something that may refuse a call.
+
+        Asked only where the limit `may_be_active`.
+        """
+        return bool(tracker)
+
+    def has_open_streak(self, tracker: Any) -> bool:
+        """Whether the next success may end something, though no call is refused for it yet.
+
+        Asked only where the limit `may_be_active`, and is not.
+        """
+        return False
 
     def subject(self, attempt: Attempt) -> str:
         """Return what counts as the same attempt when it is refused again."""

@@ -48,10 +48,6 @@ class CycleChecker(LimitChecker, eq=False, kw_only=True):
         """Return the recent calls."""
         return tracker.recent
 
-    def is_active(self, tracker: CallSequence) -> bool:
-        """Return False: only admissions count."""
-        return False
-
     def evaluate(
         self, tracker: CallSequence, attempt: Attempt, changes: StateChanges, refused_count: int
     ) -> Violation | None:

@@ -58,10 +58,14 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
     signature: str
     max_names: int
     admits_probes: bool = False
+    tells_tools: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.tells_tools = bool(self.same or self.signature) or self.by == "tool"
         self.rows_by_call = self.by == "call" and not self.always_evaluated and not self.sets_bans
+        if self.rows_by_call:
+            self.may_be_active = False  # the calls that have failed are watched
         self.admits_probes = (
             self.max > 0
             and self.escalation.effect is Effect.BLOCK
@@ -79,8 +83,15 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
         return tracker if self.rows_by_call else super().watched(tracker)
 
     def is_active(self, tracker: FailureStreaks) -> bool:
-        """Whether a success may end a streak; where each call is counted apart, it is watched."""
-        return not self.rows_by_call and super().is_active(tracker)
+        """Whether a streak is so long that it may stop a call."""
+        for streak in tracker.values():  # noqa: SIM110 - a generator is slower
+            if streak.count >= self.min_count:
+                return True
+        return False
+
+    def has_open_streak(self, tracker: FailureStreaks) -> bool:
+        """Whether there is a shorter streak."""
+        return bool(tracker)
 
     def subject(self, attempt: Attempt) -> str:
         """Return one subject for all attempts; with one error or signature, the tool."""
@@ -108,7 +119,7 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
             return None
         if not count:
             return Violation(self.id, effect, "failures", NEVER_ALLOWED, _INSTEAD, 0, self.max)
-        by_tool = self._tells_tools
+        by_tool = self.tells_tools
         how = "with the same error" if self.same else "in a row"
         of_one_tool = by_tool and len(streak.tools or ()) == 1
         calls = f"calls of `{attempt.shown_tool}`" if of_one_tool else "calls"
@@ -193,14 +204,19 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
 
     def complete(self, tracker: FailureStreaks, attempt: Attempt, outcome: Outcome) -> None:
         """End the streak with a success; continue it with a failure, or begin another."""
+        if outcome.ok and not tracker:
+            return
         probed = attempt.limit_notes.get(self.id)
-        is_probe = probed is not None and probed.probes.probe is attempt  # no later one began
-        self.release(tracker, attempt)
+        is_probe = False
+        if probed is not None:
+            is_probe = probed.probes.probe is attempt  # no later one began
+            probed.probes.end(attempt)
         if outcome.state == "pending" or outcome.harness_flagged:
             return
-        name = self._streak_name(attempt)
+        by = self.by
+        name = "" if not by else attempt.full_name if by == "tool" else attempt.likeness
         streak = tracker.get(name)
-        holds = streak is not None and self.until == "progress" and streak.count >= self.max
+        holds = self.until == "progress" and streak is not None and streak.count >= self.max
         if outcome.ok:
             if (outcome.advancing or not holds) and not attempt.window_entry.is_stale:
                 self._end_streaks(tracker, name, attempt)
@@ -208,18 +224,19 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
         if self.signature and outcome.signature != self.signature and not holds:
             tracker.pop(name, None)
             return
-        if streak is None or (
-            self.same and self._error_of(outcome) != streak.error_fingerprint and not holds
-        ):
-            streak = FailureStreak(
-                self._error_of(outcome),
-                ProbeSchedule(self.max) if self.admits_probes else _NO_PROBES,
-            )
-        tracker.pop(name, None)
+        error = ""
+        if self.same:
+            by_error = self.same == "error"
+            error = outcome.error_fingerprint if by_error else outcome.result_fingerprint
+        if streak is None or (error != streak.error_fingerprint and not holds):
+            probes = ProbeSchedule(self.max) if self.admits_probes else _NO_PROBES
+            streak = FailureStreak(error, probes)
+        if name in tracker:
+            del tracker[name]
         tracker[name] = streak  # the latest is last
         if len(tracker) > self.max_names:
             del tracker[next(iter(tracker))]
-        if self._tells_tools:
+        if self.tells_tools:
             streak.tools = self._add(streak.tools, attempt.full_name)
         if self.admits_probes:
             is_probe = is_probe and streak is probed
@@ -230,12 +247,6 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
             streak.batches = self._add(streak.batches, attempt.batch)
         streak.count += 1
 
-    def _error_of(self, outcome: Outcome) -> str:
-        """Return what tells errors apart; empty if the limit counts any."""
-        if self.same == "error":
-            return outcome.error_fingerprint
-        return outcome.result_fingerprint if self.same else ""
-
     def _end_streaks(self, tracker: FailureStreaks, name: str, attempt: Attempt) -> None:
         """End the streak of a call that succeeded; all of them, if it may have changed state."""
         is_apart = self.by and self.despite_changes
@@ -243,10 +254,6 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
             tracker.pop(name, None)
         else:
             tracker.clear()
-
-    @property
-    def _tells_tools(self) -> bool:
-        return bool(self.same or self.signature) or self.by == "tool"
 
     def _add(self, names: dict[str, None] | None, name: str) -> dict[str, None]:
         names = {} if names is None else names

@@ -37,7 +37,10 @@ class RecentResults(msgspec.Struct, eq=False):
             self.stale_count = 0
             calls[likeness] = entry
             if len(calls) > self.window:
-                self._forget_oldest()
+                oldest = next(iter(calls))
+                del calls[oldest]
+                if self.unchanged:
+                    self.unchanged.pop(oldest, None)
         if succeeded:
             tool = attempt.full_name if attempt.server else attempt.tool
             tools = self.tools
@@ -75,9 +78,3 @@ class RecentResults(msgspec.Struct, eq=False):
             entries.remove(same)
         entries.append(entry)
         self.calls[likeness] = entries[-_MAX_RESULTS:] if len(entries) > 1 else entry
-
-    def _forget_oldest(self) -> None:
-        oldest = next(iter(self.calls))
-        del self.calls[oldest]
-        if self.unchanged:
-            self.unchanged.pop(oldest, None)

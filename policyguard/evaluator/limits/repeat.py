@@ -53,6 +53,7 @@ class RepeatChecker(LimitChecker, eq=False, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.needs_successes = False  # a success only ends a pending result
+        self.may_be_active = True
         self.compare_by = _COMPARE_BY.get(self.same)
 
     def new_tracker(self) -> Window:

@@ -46,10 +46,6 @@ class RecentResultsChecker(LimitChecker, eq=False, kw_only=True):
         """Return the recent calls, by likeness."""
         return tracker.calls
 
-    def is_active(self, tracker: RecentResults) -> bool:
-        """Return False: only a call among the recent ones is refused."""
-        return False
-
     @abstractmethod
     def count(self, tracker: RecentResults, attempt: Attempt) -> int | None:
         """Return how many results in a row concern an attempt; None if it is not concerned."""
@@ -123,6 +119,10 @@ class SameResultChecker(RecentResultsChecker, eq=False, kw_only=True):
     Only successes of calls that change no state count. Another result, of whichever tool, and a
     change of state end the rows of all tools.
     """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.may_be_active = True
 
     def watched(self, tracker: RecentResults) -> Container[str] | None:
         """Return nothing: the limit is active where it may refuse."""

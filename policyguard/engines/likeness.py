@@ -57,6 +57,9 @@ _MAX_PREFIXES = 8
 _MAX_COMBINATIONS = 1024
 
 
+_NormalizedArg = tuple[str, Callable[[Any], Any]]
+
+
 class CallLikeness:
     """Tells calls that are alike.
 
@@ -77,20 +80,20 @@ class CallLikeness:
         normalizers: dict[str, Callable[[Any], Any]] = dict.fromkeys(fold, _fold_text)
         normalizers |= dict.fromkeys(commands, normalize_command)
         self._normalizers = normalizers | dict.fromkeys(ignore, _leave_out)
-        self._names_by_args: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._normalized: dict[tuple[str, ...], tuple[_NormalizedArg, ...]] = {}
 
     def find(self, tool: str, server: str, args: dict[str, Any], fingerprint: str) -> str:
         """Return the likeness of a call; its fingerprint where nothing is left out."""
-        key = tuple(args)
+        names = tuple(args)
         try:
-            names = self._names_by_args[key]
+            normalized = self._normalized[names]
         except KeyError:
-            names = self._find_names(key)
+            normalized = self._find_normalized(names)
         changed: dict[str, Any] | None = None
-        for name in names:
+        for name, normalize in normalized:
             value = args[name]
-            new = self._normalizers[name](value)
-            if new != value:
+            new = normalize(value)
+            if new is not value and new != value:
                 changed = changed or {}
                 changed[name] = new
         if changed is None:
@@ -101,15 +104,16 @@ class CallLikeness:
                 del kept[name]
         return self._fingerprint_call(tool, server, kept)[0]
 
-    def _find_names(self, key: tuple[str, ...]) -> tuple[str, ...]:
+    def _find_normalized(self, names: tuple[str, ...]) -> tuple[_NormalizedArg, ...]:
         """Return which of some arguments to normalize. Tools have few combinations of them."""
-        names = tuple([name for name in key if name in self._normalizers])
-        if len(names) == len(key) and all(self._normalizers[name] is _leave_out for name in names):
-            names = ()  # a tool to think with: they are all it has
-        if len(self._names_by_args) >= _MAX_COMBINATIONS:
-            self._names_by_args.clear()
-        self._names_by_args[key] = names
-        return names
+        normalizers = self._normalizers
+        normalized = tuple([(name, normalizers[name]) for name in names if name in normalizers])
+        if len(normalized) == len(names) and all(how is _leave_out for _, how in normalized):
+            normalized = ()  # a tool to think with: they are all it has
+        if len(self._normalized) >= _MAX_COMBINATIONS:
+            self._normalized.clear()
+        self._normalized[names] = normalized
+        return normalized
 
 
 def _leave_out(value: Any) -> None:
@@ -212,5 +216,7 @@ def _without_dots(text: str) -> str:
 def _fold_text(text: Any) -> Any:
     if type(text) is not str:
         return text
-    folded = " ".join(text.casefold().split())
+    folded = text.casefold()
+    if "  " in folded or not folded.isprintable() or folded != folded.strip():
+        folded = " ".join(folded.split())
     return _without_dots(folded) if "./" in folded else folded

@@ -44,10 +44,10 @@ class WindowEntry(msgspec.Struct, eq=False, gc=False):
 
     likeness: str
     key: str
+    seq: int = 0
     result_fingerprint: str | None = None
     like_result: str = ""
     error_fingerprint: str = ""
-    seq: int = 0
     is_exempt: bool = False
     has_new_pending_result: bool = False
     is_stale: bool = False

@@ -71,14 +71,7 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
         if attempt is not None and attempt.recurs:
             like_result = self._find_like_result(text, attempt, result, failed)
         if self.skips_successes and not (failed or event.meta or event.state):
-            return Outcome(
-                True,
-                "success",
-                event,
-                changed=changed,
-                result_fingerprint=result,
-                like_result=like_result,
-            )
+            return Outcome(True, "success", event, changed, result, like_result)
         reader = attempt if self.reads_outcome else None
         state, payload = "", None
         if self.match_envelope is not None:
@@ -89,7 +82,7 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
         state = event.state or state
         error = event.error if event.error is not None else event.text
         if not failed and self.failed_when is not None and reader is not None:
-            unsettled = Outcome(True, state or "success", event, changed=changed)
+            unsettled = Outcome(True, state or "success", event, changed)
             self._set_outcome(reader, unsettled)
             failed = self._is_true("outcomes/failed_when", self.failed_when, reader)
         cause = self.unwrap(error) if failed and self.unwrap is not None else error
@@ -109,7 +102,9 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
             if state != "pending":
                 state = "success"
         if failed and self.blame_rules and reader is not None:
-            unsettled = Outcome(False, state, event, error, signature, blame, changed)
+            unsettled = Outcome(
+                False, state, event, changed, error=error, signature=signature, blame=blame
+            )
             self._set_outcome(reader, unsettled)
             for id_, when, rule_blame in self.blame_rules:
                 if self._is_true(id_, when, reader):
@@ -120,20 +115,21 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
         if not failed:
             blame = ""
         outcome = Outcome(
-            ok=not failed,
-            state=state,
-            report=event,
-            error=error,
-            signature=signature,
-            blame=blame,
-            changed=changed,
-            payload=payload,
-            advancing=not (meta and any(meta.get(key) for key in self.non_advancing_keys)),
-            harness_flagged=harness_flagged,
-            result_fingerprint=result,
-            like_result=like_result,
-            error_fingerprint=self.error_fingerprint(cause) if failed else "",
-            blamed_by=blamed_by,
+            # Positional: msgspec is slow at keywords.
+            not failed,
+            state,
+            event,
+            changed,
+            result,
+            like_result,
+            error,
+            signature,
+            blame,
+            payload,
+            not (meta and any(meta.get(key) for key in self.non_advancing_keys)),
+            harness_flagged,
+            self.error_fingerprint(cause) if failed else "",
+            blamed_by,
         )
         if reader is not None:
             self._set_outcome(reader, outcome)
@@ -156,7 +152,7 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
     def _classify_cancelled(self, event: Completed, attempt: Attempt | None) -> Outcome:
         """Return the outcome of a call that was stopped from outside: nothing can be read in it."""
         payload = None if self.match_envelope is None else event.error or ""
-        outcome = Outcome(True, "cancelled", event, event.error or "", payload=payload)
+        outcome = Outcome(True, "cancelled", event, error=event.error or "", payload=payload)
         if self.reads_outcome and attempt is not None:
             self._set_outcome(attempt, outcome)
         return outcome

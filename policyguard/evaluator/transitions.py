@@ -83,7 +83,7 @@ def admit(evaluator: Evaluator, state: EvaluatorState, attempt: Attempt) -> None
     if in_flight or session.timed_out:
         unreported.reclaim_calls(evaluator, state, session, at)
     likeness = attempt.likeness
-    attempt.window_entry = WindowEntry(likeness, likeness, seq=session.state_changes.seq)
+    attempt.window_entry = WindowEntry(likeness, likeness, session.state_changes.seq)
     if session.on_fast_path:
         if bound_plan.repetition is not None:
             limit, tracker = bound_plan.repetition
@@ -152,10 +152,14 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
         session.bans.cancel(attempt)
         session.update_active_limits(attempt.bound_plan.plan)
     elif attempt.bound_plan.needs_successes or not (
-        succeeded and session.on_fast_path and not session.open_streaks and outcome.advancing
+        succeeded and session.on_fast_path and outcome.advancing
     ):
         _notify_limits(session, attempt, outcome)
     else:
+        if session.open_streaks:
+            for limit, tracker in attempt.bound_plan.may_be_active:
+                limit.complete(tracker, attempt, outcome)
+            session.update_active_limits(attempt.bound_plan.plan)
         for limit, tracker in attempt.bound_plan.rows_by_call:
             if tracker and (attempt.likeness in tracker or attempt.state_changing):
                 limit.complete(tracker, attempt, outcome)

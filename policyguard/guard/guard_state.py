@@ -91,11 +91,17 @@ class GuardState(TransitionHooks):
         if not self._learn_entries or result.report.provenance != "explicit":
             return ()
         attempt, outcome = result.attempt, result.outcome
-        if outcome.ok and self.learner.has_no_evidence_on(
-            self.constraint_set, attempt, include_evidence=True
+        learner, constraint_set = self.learner, self.constraint_set
+        if (
+            outcome.ok
+            and learner.is_memory_complete
+            and (
+                not constraint_set.scope_counts
+                or learner.has_no_evidence_on(constraint_set, attempt)
+            )
         ):
             return ()
-        return tuple(self.learner.observe(attempt, outcome))
+        return tuple(learner.observe(attempt, outcome))
 
     def on_admitted(self, attempt: Attempt) -> None:
         """Charge shared budgets, begin probes, track progress."""
@@ -104,7 +110,8 @@ class GuardState(TransitionHooks):
         if attempt.probes:
             for id_ in attempt.probes:
                 self.constraint_set.begin_probe(id_, attempt.at)
-        self._progress_tracker.admit(attempt)
+        if self._progress_tracker.tracks_calls:
+            self._progress_tracker.admit(attempt)
 
     def forget(self, session: str) -> None:
         """Forget a session as if it had never been opened: its journal has all of it."""

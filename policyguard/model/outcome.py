@@ -28,15 +28,15 @@ class Outcome(msgspec.Struct, frozen=True):
     ok: bool
     state: str
     report: Completed
+    changed: bool = True
+    result_fingerprint: str = ""
+    like_result: str = ""
     error: str = ""
     signature: str = ""
     blame: str = ""
-    changed: bool = True
     payload: str | None = None
     advancing: bool = True
     harness_flagged: bool = False
-    result_fingerprint: str = ""
-    like_result: str = ""
     error_fingerprint: str = ""
     blamed_by: str = ""
 

@@ -53,13 +53,20 @@ class ErrorUnwrapper:
         self._sources = patterns
 
     @cached_property
+    def _any(self) -> RegexSet:
+        return RegexSet(self._sources, head=MAX_SCANNED_CHARS, tail=0)
+
+    @cached_property
     def _patterns(self) -> list[Regex]:
         return [Regex(pattern) for pattern in self._sources]
 
     def unwrap(self, error: str) -> str:
         """Return the first group of the first pattern that matches; else the error."""
-        if len(error) <= MAX_SCANNED_CHARS:
-            for pattern in self._patterns:
+        if len(error) > MAX_SCANNED_CHARS:
+            return error
+        first = self._any.first_match(error)
+        if first is not None:
+            for pattern in self._patterns[first:]:
                 found = pattern.find_group(error)
                 if found:
                     return found

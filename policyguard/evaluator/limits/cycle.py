@@ -92,7 +92,10 @@ class CycleChecker(LimitChecker, eq=False, kw_only=True):
         if length:
             before = tracker.entries[-length]
             attempt.window_entry = WindowEntry(
-                before.likeness, before.likeness, before.result_fingerprint, before.like_result
+                before.likeness,
+                before.likeness,
+                result_fingerprint=before.result_fingerprint,
+                like_result=before.like_result,
             )
             self.admit(tracker, attempt)
 

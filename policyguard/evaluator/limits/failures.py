@@ -206,11 +206,12 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
         """End the streak with a success; continue it with a failure, or begin another."""
         if outcome.ok and not tracker:
             return
-        probed = attempt.limit_notes.get(self.id)
-        is_probe = False
-        if probed is not None:
-            is_probe = probed.probes.probe is attempt  # no later one began
-            probed.probes.end(attempt)
+        probed, is_probe = None, False
+        if attempt.limit_notes:
+            probed = attempt.limit_notes.get(self.id)
+            if probed is not None:
+                is_probe = probed.probes.probe is attempt  # no later one began
+                probed.probes.end(attempt)
         if outcome.state == "pending" or outcome.harness_flagged:
             return
         by = self.by

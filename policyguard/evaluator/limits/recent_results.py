@@ -34,7 +34,8 @@ class RecentResults(msgspec.Struct, eq=False):
         if likeness in calls:
             self._note_again(likeness, entry, succeeded)
         else:
-            self.stale_count = 0
+            if self.stale_count:
+                self.stale_count = 0
             calls[likeness] = entry
             if len(calls) > self.window:
                 oldest = next(iter(calls))
@@ -47,7 +48,8 @@ class RecentResults(msgspec.Struct, eq=False):
             last = tools.get(tool)
             if last is None or last.result_fingerprint != entry.result_fingerprint:
                 if not entry.is_stale:
-                    tools.clear()
+                    if last is None or len(tools) > 1:
+                        tools.clear()
                     if self.tool_rows:
                         self.tool_rows.clear()
                 elif tool in self.tool_rows:

@@ -53,7 +53,7 @@ class Learner:
         self._only_call_bans = all(
             entry.ban == "call" and entry.ignores_arguments for entry in entries.values()
         )
-        self._is_memory_complete = True
+        self.is_memory_complete = True
         self._unreported_after = unreported_after
         self._digest = digest
         self._redact = redact
@@ -61,7 +61,7 @@ class Learner:
     def use_shared_store(self) -> None:
         """Take into account that other processes learn, too."""
         by_session = all(entry.scope == "session" for entry in self._entries.values())
-        self._is_memory_complete = self._only_call_bans and by_session
+        self.is_memory_complete = self._only_call_bans and by_session
 
     def check(
         self, constraint_set: ConstraintSet, attempt: Attempt
@@ -128,12 +128,8 @@ class Learner:
             **failure,
         )
 
-    def has_no_evidence_on(
-        self, constraint_set: ConstraintSet, attempt: Attempt, *, include_evidence: bool = False
-    ) -> bool:
+    def has_no_evidence_on(self, constraint_set: ConstraintSet, attempt: Attempt) -> bool:
         """Whether it is cheap to see that nothing learned concerns a call."""
-        if include_evidence and not self._is_memory_complete:
-            return False
         if not constraint_set.scope_counts:
             return True
         return (

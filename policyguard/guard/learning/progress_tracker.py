@@ -19,15 +19,13 @@ class ProgressTracker:
     def __init__(self, policy: Policy) -> None:
         self._settings = policy.progress
         self._max_candidates = policy.progress.space
-        self._has_learning = policy.learn is not None
+        self.tracks_calls = policy.learn is not None
         self._ban_unit = _ban_unit_of(policy.learn)
         self._by_call = self._ban_unit not in ("tool", "class")
         self._resets_on_change = policy.learn is not None and policy.learn.reset_on != "none"
 
     def admit(self, attempt: Attempt) -> None:
         """Note an admitted call: its candidate is not banned, or is being probed."""
-        if not self._has_learning:
-            return
         progress: SearchProgress | None = attempt.session.search_progress
         candidate = attempt.fingerprint if self._by_call else self._candidate_id(attempt)
         if progress is None or progress.banned:

@@ -217,6 +217,7 @@ def _fold_text(text: Any) -> Any:
     if type(text) is not str:
         return text
     folded = text.casefold()
-    if "  " in folded or not folded.isprintable() or folded != folded.strip():
+    is_trimmed = folded and folded[0] != " " != folded[-1]
+    if not is_trimmed or "  " in folded or not folded.isprintable():
         folded = " ".join(folded.split())
     return _without_dots(folded) if "./" in folded else folded

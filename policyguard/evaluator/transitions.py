@@ -117,7 +117,8 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
     """Apply the result of a call. Return the ids of the constraints that it taught or confirmed."""
     attempt, event, outcome = result.attempt, result.report, result.outcome
     session, at = attempt.session, attempt.completed_at
-    advance_clock(session, at)
+    if at is not None and (session.now is None or at > session.now):
+        session.now = at  # as `advance_clock` does
     if attempt.is_given_up:
         session.remove_given_up(attempt)
     else:

@@ -232,7 +232,10 @@ class CallPipeline(KnownCalls):
             if type(reported) is Decision and reported.fingerprint != fingerprint:
                 self._refuse_other(reported)
             evaluator, evaluator_state = guard._evaluator, guard._state.evaluator_state
-            result = evaluator.evaluate_result(attempt, event, state.clamp_time(event.at))
+            at = event.at
+            if at is None or state.now is None or at < state.now:
+                at = state.clamp_time(at)
+            result = evaluator.evaluate_result(attempt, event, at)
             if attempt.is_given_up:
                 attempt.errors = (*attempt.errors, decisions.LATE_RESULT)
             observations = () if attempt.is_reduced else guard._state.observe(result)

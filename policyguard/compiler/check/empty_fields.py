@@ -39,7 +39,7 @@ def check_empty_fields(
             message = "`commands` matches no call, because this policy names no shell arguments"
             yield merged.diagnostic("reference/no-command", message, path, hint=hint)
     if not policy.classify.paths:
-        hint = "name the arguments that hold paths: `classify: {paths: [path, file_path]}`"
+        hint = "extend `core`, or name the arguments that hold paths: `classify: {paths: [path]}`"
         readers = (*_find_readers(policy, expressions, "call.paths"),)
         for path in (*readers, *_find_selectors(policy, "paths")):
             message = "this policy names no arguments that hold paths"

@@ -206,7 +206,10 @@ def _describe_dependent(problem: ValidationProblem) -> Message:
         for other in others
         if key in problem.value and other not in problem.value
     )
-    return Message("schema/missing-key", f"`{given}` needs `{needed}` beside it")
+    hint = None
+    if (given, needed) == ("max", "sum"):
+        hint = f"to count calls, write `calls: {quote_value(problem.value[given]).strip('`')}`"
+    return Message("schema/missing-key", f"`{given}` needs `{needed}` beside it", hint)
 
 
 def _describe_choice(problem: ValidationProblem) -> Message:

@@ -276,7 +276,7 @@ class _TreeBuilder:
         raise _ParsingStopped(self._source.diagnostic(code, message, span, hint=hint))
 
     def _stop_too_deep(self, event: yaml.Event) -> None:
-        self._stop("yaml/too-deep", f"nested deeper than {MAX_DEPTH} levels", event)
+        raise _ParsingStopped(_too_deep(self._source, _span(self._source, event)))
 
 
 def _quote_yaml(text: str) -> str:
@@ -306,6 +306,9 @@ def _syntax_diagnostic(source: SourceText, error: yaml.YAMLError) -> Diagnostic:
     offset = min(mark.index if mark else 0, len(source.text))
     character = source.text[offset : offset + 1]
     message = " ".join(f"{problem} {context}".split())
+    span = source.span(offset, min(offset + 1, len(source.text)))
+    if "maximum nesting depth" in message:  # libyaml 0.2.6 looks ahead, and has a limit of its own
+        return _too_deep(source, span)
     hint = next((hint for words, hint in _SYNTAX_HINTS.items() if words in message), None)
     before = source.text[source.text.rfind("\n", 0, offset) + 1 : offset].rstrip()
     if before[-1:] in ("'", '"') and character.isalpha():
@@ -317,5 +320,8 @@ def _syntax_diagnostic(source: SourceText, error: yaml.YAMLError) -> Diagnostic:
         hint = "indent with spaces"
     elif character and character in _INDICATORS:
         hint = f"quote names that begin with `{character}`"
-    span = source.span(offset, min(offset + 1, len(source.text)))
     return source.diagnostic("yaml/syntax", message, span, hint=hint)
+
+
+def _too_deep(source: SourceText, span: Span) -> Diagnostic:
+    return source.diagnostic("yaml/too-deep", f"nested deeper than {MAX_DEPTH} levels", span)

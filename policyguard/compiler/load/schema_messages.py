@@ -207,8 +207,8 @@ def _describe_dependent(problem: ValidationProblem) -> Message:
         if key in problem.value and other not in problem.value
     )
     hint = None
-    if (given, needed) == ("max", "sum"):
-        hint = f"to count calls, write `calls: {quote_value(problem.value[given]).strip('`')}`"
+    if (given, needed) == ("max", "sum") and "calls" not in problem.value:
+        hint = f"to count calls, write {diagnostic.quote_text(f'calls: {problem.value[given]}')}"
     return Message("schema/missing-key", f"`{given}` needs `{needed}` beside it", hint)
 
 

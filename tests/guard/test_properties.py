@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from policyguard import Guard
@@ -41,7 +41,7 @@ limits:
   default:
     repeat: {max: 2, window: 4, same: call_and_result, advise_at: 2, halt_at: 5}
     cycle: {longest: 3, max: 2, per: turn, ask_at: 4}
-    failures: {max: 3, same: error, advise_at: 2}
+    failures: {max: 3, same: error, advise_at: 3}
     no_progress: {max: 2, refuse: tool, until: progress}
     refusals: {max: 4}
     timeout: 5s
@@ -226,8 +226,16 @@ def test_folding_the_events_rebuilds_the_live_state(steps: list[tuple[Any, ...]]
     )
 
 
+FAILURES_THEN_SUCCESS = [
+    step
+    for number, text in enumerate(["lost 1", "lost 2", "a"])
+    for step in (("check", "x", {"path": "a", "n": number}), ("record", 0, text, None, {}))
+]
+
+
 @settings(max_examples=examples(150), deadline=None)
 @given(STEPS)
+@example(FAILURES_THEN_SUCCESS)
 def test_fast_path_is_taken_exactly_when_no_limit_is_active(
     steps: list[tuple[Any, ...]],
 ) -> None:

@@ -111,7 +111,7 @@ def test_limit_can_fire_on_a_call_in_other_words(tmp_path: Path) -> None:
     plans = [guard._evaluator.plan("list", "", "", (), "")]
     session.check(Admitted("s", SECOND, "c1", "list", {"query": "New  Orders"}))
     session.record(Completed("s", SECOND, "c1", text="x"))
-    assert session.can_fire(Admitted("s", SECOND, "c2", "list", {"query": "new orders"}), plans)
+    assert session.can_fire(Admitted("s", SECOND, "c2", "list", {"query": "NEW orders"}), plans)
     assert not session.can_fire(Admitted("s", SECOND, "c2", "list", {"query": "new"}), plans)
 
 

@@ -233,7 +233,7 @@ class CallPipeline(KnownCalls):
                 self._refuse_other(reported)
             evaluator, evaluator_state = guard._evaluator, guard._state.evaluator_state
             at = event.at
-            if at is None or state.now is None or at < state.now:
+            if at is None or state.now is None or at < state.now:  # hardly ever
                 at = state.clamp_time(at)
             result = evaluator.evaluate_result(attempt, event, at)
             if attempt.is_given_up:

@@ -96,7 +96,7 @@ class GuardState(TransitionHooks):
             outcome.ok
             and learner.is_memory_complete
             and (
-                not constraint_set.scope_counts
+                not constraint_set.scope_counts  # nearly always; saves a call
                 or learner.has_no_evidence_on(constraint_set, attempt)
             )
         ):

@@ -214,8 +214,7 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
                 probed.probes.end(attempt)
         if outcome.state == "pending" or outcome.harness_flagged:
             return
-        by = self.by
-        name = "" if not by else attempt.full_name if by == "tool" else attempt.likeness
+        name = self._streak_name(attempt)
         streak = tracker.get(name)
         holds = self.until == "progress" and streak is not None and streak.count >= self.max
         if outcome.ok:

@@ -28,9 +28,11 @@ def gate() -> Iterator[threading.Event]:
 
 @pytest.fixture
 def open_session(tmp_path: Path, log: EventLog) -> OpenSession:
-    def session(extra: str = "", *, cleanup: str = "1h", **options: Any) -> Session:
+    def session(
+        extra: str = "", *, cleanup: str = "1h", failures: int = 2, **options: Any
+    ) -> Session:
         file = tmp_path / "policy.yaml"
-        file.write_text(POLICY % cleanup + extra)
+        file.write_text(POLICY.format(cleanup=cleanup, failures=failures) + extra)
         return Guard.load(file, listener=log, **options).session("a")
 
     return session

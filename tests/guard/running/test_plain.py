@@ -193,7 +193,7 @@ def test_call_is_released_if_no_thread_can_start(
 def test_concurrent_calls_leave_no_finished_threads(
     open_session: OpenSession, log: EventLog, gate: threading.Event
 ) -> None:
-    session = open_session()
+    session = open_session(failures=32)  # threads start when they start: no streak stops them
     count, previous = 32, count_workers()
 
     def call(number: int) -> bool:
@@ -242,7 +242,7 @@ asyncio.run(main())
 
 def test_stuck_tools_do_not_delay_process_exit(tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
-    policy.write_text(POLICY % "50ms")
+    policy.write_text(POLICY.format(cleanup="50ms", failures=2))
     done = subprocess.run(
         [sys.executable, "-c", STUCK_SCRIPT.format(policy=str(policy))],
         capture_output=True,

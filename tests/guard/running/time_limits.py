@@ -20,11 +20,11 @@ POLICY = """
 policyguard: 1
 name: timeouts
 limits:
-  default: {failures: {max: 2}}
+  default: {{failures: {{max: {failures}}}}}
   tools:
-    slow: {timeout: 50ms}
-    quick: {timeout: 1h}
-bounds: {cleanup: %s}
+    slow: {{timeout: 50ms}}
+    quick: {{timeout: 1h}}
+bounds: {{cleanup: {cleanup}}}
 """
 
 

@@ -19,6 +19,7 @@ _COMMANDS = (
     "lint",
     "policy",
     "schema",
+    "serve",
     "simulate",
     "suggest",
     "test",

@@ -54,6 +54,19 @@ class SessionLifetime:
         """Whether it was closed or ended: it refuses all calls."""
         return self._pipeline.closed
 
+    @property
+    def in_flight(self) -> dict[str, str]:
+        """The calls that were admitted and not reported yet, with their fingerprints.
+
+        By the host's id of each (`call=` of `check`), or by its decision's. A fingerprint is that
+        of the call's decision.
+        """
+        with self.guard._lock:
+            return {
+                call.host_call or call.id: call.approval_fingerprint
+                for call in self._state.in_flight.values()
+            }
+
     def close(self) -> None:
         """Close the session: its run may be resumed, here or in another process.
 

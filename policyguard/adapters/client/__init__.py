@@ -1,0 +1,1 @@
+"""Programs that live for one call of an agent, and their way to the service."""

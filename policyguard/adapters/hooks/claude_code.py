@@ -1,0 +1,150 @@
+"""Claude Code: command and http hooks (tested with 2.1.332).
+
+Sub-agents are sessions of their own whose parent is the main agent's. A turn begins with the user's
+prompt, not with the note that a background agent has finished. Calls that Claude Code itself turns
+down (unknown tools, invalid input) fire no event but `PostToolBatch`, which is read for them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from policyguard.adapters.hooks.answer import NO_OPINION, HookAnswer
+from policyguard.adapters.hooks.calls import cancel_calls, check_call, record_call
+from policyguard.adapters.sessions import ServedSessions, SessionRequest
+from policyguard.guard.session import Session
+from policyguard.model.decision import Decision
+from policyguard.model.effect import Effect
+
+NAME = "claude-code"
+
+_USER = "the user of Claude Code"
+_NOT_FROM_THE_USER = "<task-notification>"
+
+
+def answer(sessions: ServedSessions, event: dict[str, Any]) -> HookAnswer:
+    """Answer a hook event. Raises `KeyError` and `TypeError` for what is not one."""
+    session = sessions.open(_describe_session(event))
+    handler = _HANDLERS.get(event["hook_event_name"])
+    return NO_OPINION if handler is None else handler(sessions, session, event)
+
+
+def _describe_session(event: dict[str, Any]) -> SessionRequest:
+    main, agent = event["session_id"], event.get("agent_id")
+    if not agent:
+        return SessionRequest(session=main, cwd=event.get("cwd"))
+    return SessionRequest(
+        session=f"{main}/{agent}",
+        parent=main,
+        agent=event.get("agent_type") or "",
+        cwd=event.get("cwd"),
+    )
+
+
+def _check(sessions: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
+    decision = check_call(
+        sessions, session, event["tool_name"], event["tool_input"], event["tool_use_id"]
+    )
+    return NO_OPINION if decision.allowed else _refuse(decision)
+
+
+def _refuse(decision: Decision) -> HookAnswer:
+    output: dict[str, Any] = {
+        "hookSpecificOutput": {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": "ask" if decision.effect is Effect.ASK else "deny",
+            "permissionDecisionReason": decision.message,
+        }
+    }
+    if decision.effect is Effect.HALT:  # this alone would let the call run
+        output |= {"continue": False, "stopReason": decision.message}
+    return HookAnswer(output)
+
+
+def _record(sessions: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
+    duration = event.get("duration_ms")
+    result: dict[str, Any] = {"duration": duration / 1000 if duration else None}
+    if event["hook_event_name"] == "PostToolUse":
+        result["result"] = _read_response(event.get("tool_response"))
+    elif event.get("is_interrupt"):
+        result["error"] = InterruptedByUser(event.get("error") or "")
+    else:
+        result["error"] = event.get("error") or ""
+    recorded = record_call(
+        sessions,
+        session,
+        event["tool_use_id"],
+        event["tool_name"],
+        event["tool_input"],
+        _USER,
+        **result,
+    )
+    return _advise(event, recorded.advice if recorded is not None else "")
+
+
+class InterruptedByUser(BaseException):
+    """Not the tool's failure: recorded as cancelled."""
+
+
+def _read_response(response: Any) -> Any:
+    """Return a tool's response as its text, where it has one."""
+    if isinstance(response, dict) and isinstance(response.get("stdout"), str):
+        parts = (response["stdout"], response.get("stderr"))
+        return "\n".join(part for part in parts if isinstance(part, str) and part)
+    if isinstance(response, list):  # an MCP tool's
+        return {"content": response}
+    return response
+
+
+def _advise(event: dict[str, Any], advice: str) -> HookAnswer:
+    if not advice:
+        return NO_OPINION
+    specific = {"hookEventName": event["hook_event_name"], "additionalContext": advice}
+    return HookAnswer({"hookSpecificOutput": specific})
+
+
+def _reconcile(sessions: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
+    """Count the calls of a message that fired no other event: Claude Code turned them down."""
+    advice = []
+    for call in event.get("tool_calls") or ():
+        id_ = call.get("tool_use_id") or call.get("id")
+        if not id_ or sessions.has_seen(session.id, id_):
+            continue
+        tool, args = call.get("tool_name") or call.get("name"), call.get("tool_input")
+        decision = check_call(sessions, session, tool, args if isinstance(args, dict) else {}, id_)
+        if decision.allowed:
+            error = call.get("tool_response") or call.get("error") or "refused by Claude Code"
+            text = error if isinstance(error, str) else str(error)
+            advice.append(session.record(id_, error=text).advice)
+        else:
+            advice.append(decision.message)
+    return _advise(event, "\n".join(filter(None, advice)))
+
+
+def _begin_turn(_: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
+    if not str(event.get("prompt") or "").lstrip().startswith(_NOT_FROM_THE_USER):
+        session.turn()
+    return NO_OPINION
+
+
+def _stop(_: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
+    cancel_calls(session)
+    return NO_OPINION
+
+
+def _end_agent(_: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
+    cancel_calls(session)
+    session.close()
+    return NO_OPINION
+
+
+_HANDLERS = {
+    "PreToolUse": _check,
+    "PostToolUse": _record,
+    "PostToolUseFailure": _record,
+    "PostToolBatch": _reconcile,
+    "UserPromptSubmit": _begin_turn,
+    "Stop": _stop,
+    "SubagentStop": _end_agent,
+    "SessionEnd": _end_agent,
+}

@@ -1,0 +1,37 @@
+"""The hosts whose hooks policyguard answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from policyguard.adapters.hooks import claude_code
+from policyguard.adapters.hooks.answer import HookAnswer, refuse
+from policyguard.adapters.sessions import ServedSessions
+
+
+Answerer = Callable[[ServedSessions, dict[str, Any]], HookAnswer]
+"""Answers an event of a host; it may raise anything, which `answer_hook` turns into a refusal."""
+
+HOSTS: dict[str, Answerer] = {
+    claude_code.NAME: claude_code.answer,
+}
+
+
+def answer_hook(sessions: ServedSessions, host: str, body: bytes) -> HookAnswer:
+    """Answer a host's event; one that cannot be read or answered refuses the call.
+
+    It allows it if the policy says so (`on_internal_error: allow`).
+    """
+    try:
+        event: dict[str, Any] = msgspec.json.decode(body, type=dict)
+        return HOSTS[host](sessions, event)
+    except Exception as error:  # noqa: BLE001 - no failure of ours may let a call run
+        from policyguard.guard.host_log import log_failure
+
+        log_failure(f"a hook event of {host} was not answered")
+        if sessions.allows_on_error:
+            return HookAnswer(error=f"policyguard failed: {error}")
+        return refuse(f"policyguard could not check this call ({type(error).__name__}: {error})")

@@ -1,0 +1,255 @@
+"""The service as an ASGI application.
+
+Checks and records are most of its work, and a web framework's routing takes longer than either:
+operations are looked up by path before Starlette sees the request. It serves everything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
+
+from policyguard.adapters.hooks.hosts import HOSTS, answer_hook
+from policyguard.adapters.service.handlers import OPERATIONS, Operation
+from policyguard.adapters.service.metrics import Metrics
+from policyguard.adapters.service.openapi import describe_api
+from policyguard.adapters.service.protocol import Health, Problem
+from policyguard.adapters.sessions import ServedSessions, SessionRequest
+from policyguard.journal.errors import JournalError
+from policyguard.model.errors import ClosedError, SessionLimitError, UnknownCallError
+from policyguard.store.errors import SessionBusyError, StoreError
+
+if TYPE_CHECKING:
+    from policyguard.guard.guard import Guard
+
+MAX_BODY = 8 * 1024 * 1024
+"""Bytes of a request; the policy's `bounds` of arguments are far below it."""
+
+BODY_TIMEOUT = 10.0
+"""Seconds in which a request's body must have arrived."""
+
+_JSON = (b"content-type", b"application/json")
+_PROBLEM = (b"content-type", b"application/problem+json")
+_STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
+    (UnknownCallError, 404, "unknown call"),
+    (SessionBusyError, 409, "session in use elsewhere"),
+    (ClosedError, 409, "session or service closed"),
+    (SessionLimitError, 503, "too many sessions"),
+    (StoreError, 503, "store not usable"),
+    (JournalError, 503, "journal not usable"),
+    (KeyError, 400, "invalid request"),
+    (TypeError, 400, "invalid request"),
+    (ValueError, 400, "invalid request"),
+)
+
+
+class ServiceApp:
+    """The ASGI application over a guard.
+
+    With a `token`, requests need it as a bearer token. `on_request` is called at each request.
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        *,
+        store: str | None,
+        token: str = "",
+        on_request: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.guard = guard
+        self.sessions = ServedSessions(guard)
+        self.metrics = Metrics(guard)
+        self._store = store
+        self._authorization = f"Bearer {token}".encode() if token else b""
+        self._on_request = on_request
+        self._started = time.monotonic()
+        self._operations = {operation.path: operation for operation in OPERATIONS}
+        self._decoders = {
+            operation.path: msgspec.json.Decoder(operation.request) for operation in OPERATIONS
+        }
+        self._encoder = msgspec.json.Encoder()
+        self._pages = Starlette(
+            routes=[
+                Route("/v1/health", self._health),
+                Route("/v1/sessions", self._list_sessions),
+                Route("/v1/constraints", self._list_constraints),
+                Route("/v1/hooks/{host}", self._answer_hook, methods=["POST"]),
+                Route("/metrics", self._show_metrics),
+                Route("/openapi.json", self._show_api),
+            ],
+            exception_handlers={404: _answer_unknown_path, 405: _answer_unknown_path},
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._pages(scope, receive, send)
+            return
+        self._on_request()
+        if self._authorization and not self._is_authorized(scope):
+            detail = "send the token of the service's token file as `Authorization: Bearer …`"
+            await self._send_problem(send, 401, "token missing or wrong", detail)
+            return
+        operation = self._operations.get(scope["path"])
+        if operation is None or scope["method"] != "POST":
+            await self._pages(scope, receive, send)
+            return
+        began = time.perf_counter()
+        try:
+            body = await _read_body(receive)
+            request = self._decoders[operation.path].decode(body)
+            answer = await self._run(operation, request)
+        except Exception as error:  # noqa: BLE001 - each becomes an answer
+            await self._send_error(send, operation, error)
+        else:
+            await self._send(send, 200, _JSON, self._encoder.encode(answer))
+            self.metrics.observe(operation.path, time.perf_counter() - began)
+
+    async def _run(self, operation: Operation, request: Any) -> msgspec.Struct:
+        """Run an operation: at once in an open session, else in a thread, where it is opened."""
+        if isinstance(request, SessionRequest) and self.sessions.get_open(request) is not None:
+            return operation.run(self.sessions, request)
+        return await asyncio.to_thread(operation.run, self.sessions, request)
+
+    def _is_authorized(self, scope: Scope) -> bool:
+        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        return hmac.compare_digest(given, self._authorization)
+
+    async def _send_error(self, send: Send, operation: Operation, error: Exception) -> None:
+        self.metrics.count_error(operation.path)
+        if isinstance(error, _BodyError):
+            await self._send_problem(send, error.status, error.title, error.detail)
+            return
+        for kind, status, title in _STATUSES:
+            if isinstance(error, kind):
+                detail = error.args[0] if isinstance(error, KeyError) else error
+                await self._send_problem(send, status, title, str(detail))
+                return
+        from policyguard.guard.host_log import log_failure
+
+        log_failure(f"a request to {operation.path} failed")
+        await self._send_problem(
+            send, 500, "internal error", f"{type(error).__name__}; see the service's log"
+        )
+
+    async def _send_problem(self, send: Send, status: int, title: str, detail: str) -> None:
+        body = self._encoder.encode(Problem(title=title, status=status, detail=detail))
+        await self._send(send, status, _PROBLEM, body)
+
+    async def _send(
+        self, send: Send, status: int, content_type: tuple[bytes, bytes], body: bytes
+    ) -> None:
+        length = b"content-length", str(len(body)).encode()
+        await send(
+            {"type": "http.response.start", "status": status, "headers": [content_type, length]}
+        )
+        await send({"type": "http.response.body", "body": body})
+
+    async def _health(self, _: HttpRequest) -> Response:
+        import policyguard
+
+        health = Health(
+            status="ok",
+            version=policyguard.__version__,
+            policy=self.guard.policy,
+            digest=self.guard.digest,
+            store=self._store,
+            pid=_pid(),
+            uptime=round(time.monotonic() - self._started, 3),
+            sessions=len(self.sessions.list()),
+        )
+        return _json(health)
+
+    async def _answer_hook(self, request: HttpRequest) -> Response:
+        host = request.path_params["host"]
+        if host not in HOSTS:
+            detail = f"no hooks of `{host}`; there are those of {', '.join(HOSTS)}"
+            return _json(Problem(title="unknown host", status=404, detail=detail), 404)
+        try:
+            body = await _read_body(request.receive)
+        except _BodyError as error:
+            return Response(error.detail, error.status)
+        answer = await asyncio.to_thread(answer_hook, self.sessions, host, body)
+        if answer.exit_code:
+            return Response(answer.error, 500, media_type="text/plain")
+        return _json(answer.output) if answer.output is not None else Response(b"")
+
+    async def _list_sessions(self, _: HttpRequest) -> Response:
+        return _json(self.sessions.list())
+
+    async def _list_constraints(self, _: HttpRequest) -> Response:
+        return _json(await asyncio.to_thread(self.guard.constraints))
+
+    async def _show_metrics(self, _: HttpRequest) -> Response:
+        body, media_type = self.metrics.render()
+        return Response(body, media_type=media_type)
+
+    async def _show_api(self, _: HttpRequest) -> Response:
+        return _json(describe_api())
+
+
+class _BodyError(Exception):
+    """A request whose body cannot be read; not the sender's JSON, but its size or its pace."""
+
+    def __init__(self, status: int, title: str, detail: str) -> None:
+        self.status, self.title, self.detail = status, title, detail
+        super().__init__(detail)
+
+
+async def _read_body(receive: Callable[[], Awaitable[Message]]) -> bytes:
+    """Return a request's body. Raises `_BodyError`."""
+    message = await _receive(receive)
+    body: bytes = message.get("body", b"")
+    if message.get("more_body"):
+        chunks = [body]
+        size = len(body)
+        while message.get("more_body"):
+            message = await _receive(receive)
+            chunks.append(message.get("body", b""))
+            size += len(chunks[-1])
+            if size > MAX_BODY:
+                break
+        body = b"".join(chunks)
+    if len(body) > MAX_BODY:
+        raise _BodyError(413, "request too large", f"send at most {MAX_BODY} bytes")
+    return body
+
+
+async def _receive(receive: Callable[[], Awaitable[Message]]) -> Message:
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT):
+            message = await receive()
+    except TimeoutError:
+        raise _BodyError(408, "request too slow", f"send it within {BODY_TIMEOUT:.0f} s") from None
+    if message["type"] == "http.disconnect":
+        raise _BodyError(400, "request incomplete", "the client has gone")
+    return message
+
+
+async def _answer_unknown_path(request: HttpRequest, error: Exception) -> Response:
+    status = getattr(error, "status_code", 404)
+    title = "unknown path" if status == 404 else "wrong method"
+    detail = f"{request.method} {request.url.path}; /openapi.json lists what there is"
+    return _json(Problem(title=title, status=status, detail=detail), status)
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    media_type = "application/json" if status < 400 else "application/problem+json"
+    return Response(msgspec.json.encode(value), status, media_type=media_type)
+
+
+def _pid() -> int:
+    import os
+
+    return os.getpid()

@@ -1,0 +1,236 @@
+"""What each request of the service does to a guard's sessions.
+
+The one-shot commands `policyguard check` and `policyguard record` use the same operations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from policyguard.adapters.service.protocol import (
+    ApproveAnswer,
+    ApproveRequest,
+    CallRequest,
+    CheckAnswer,
+    CheckRequest,
+    Done,
+    ErrorAnswer,
+    GrantRequest,
+    OfferRequest,
+    OutcomeAnswer,
+    RecordAnswer,
+    RecordRequest,
+    RevokeAnswer,
+    RevokeRequest,
+    SpendRequest,
+    ViolationAnswer,
+)
+from policyguard.adapters.sessions import (
+    ServedSessions,
+    SessionAnswer,
+    SessionRequest,
+    describe_session,
+)
+from policyguard.model.decision import Decision, EvalError, Violation
+from policyguard.model.effect import Effect
+from policyguard.model.errors import UnknownCallError
+
+
+def check(sessions: ServedSessions, request: CheckRequest) -> CheckAnswer:
+    """Decide on a call, and count it if it may run."""
+    session = sessions.open(request)
+    options: dict[str, Any] = {
+        "server": request.server,
+        "batch": request.batch,
+        "tags": request.tags or None,
+        "hints": request.hints or None,
+        "estimate": request.estimate or None,
+    }
+    call = request.call
+    if call and request.retry and call in session.in_flight:
+        decision = session.preview(request.tool, request.args, **options)
+        if decision.fingerprint == session.in_flight[call]:
+            admitted = Decision("", session.id, request.tool, Effect.ALLOW, True)
+            return _answer_check(admitted, call)
+    decision = session.check(request.tool, request.args, call=call, **options)
+    if decision.effect is Effect.ASK:
+        sessions.note_asked(decision, call or decision.id)
+    return _answer_check(decision, call or decision.id)
+
+
+def preview(sessions: ServedSessions, request: CheckRequest) -> CheckAnswer:
+    """Decide as `check` would, and change nothing."""
+    decision = sessions.open(request).preview(
+        request.tool,
+        request.args,
+        server=request.server,
+        batch=request.batch,
+        tags=request.tags or None,
+        hints=request.hints or None,
+        estimate=request.estimate or None,
+    )
+    return _answer_check(decision, "")
+
+
+def record(sessions: ServedSessions, request: RecordRequest) -> RecordAnswer:
+    """Report the result of a call."""
+    session = sessions.open(request)
+    recorded = session.record(
+        request.call,
+        result=request.result,
+        error=asyncio.CancelledError(request.error or "") if request.cancelled else request.error,
+        exit_code=request.exit_code,
+        status=request.status,
+        retry_after=request.retry_after,
+        blame=request.blame,
+        duration=request.duration,
+        tokens=request.tokens,
+        cost=request.cost,
+        score=request.score,
+        meta=request.meta or None,
+    )
+    outcome = recorded.outcome
+    return RecordAnswer(
+        text=recorded.text,
+        advice=recorded.advice,
+        outcome=OutcomeAnswer(
+            ok=outcome.ok, state=outcome.state, signature=outcome.signature, blame=outcome.blame
+        ),
+        learned=[*recorded.learned],
+        errors=_errors(recorded.errors),
+        counted=recorded.counted,
+    )
+
+
+def release(sessions: ServedSessions, request: CallRequest) -> Done:
+    """Take back the admission of a call that did not run."""
+    sessions.open(request).release(request.call)
+    return Done()
+
+
+def approve(sessions: ServedSessions, request: ApproveRequest) -> ApproveAnswer:
+    """Approve a call whose effect is *ask*."""
+    session = sessions.open(request)
+    decision = sessions.asked.get((session.id, request.call))
+    if decision is None:
+        raise UnknownCallError(
+            f"call `{request.call}` of session `{session.id}` does not wait for an approval: "
+            "check it again, then approve it"
+        )
+    return ApproveAnswer(approved=session.approve(decision, by=request.by, labels=request.labels))
+
+
+def grant(sessions: ServedSessions, request: GrantRequest) -> Done:
+    """Raise a budget of a session."""
+    sessions.open(request).grant(request.budget, request.amount, by=request.by)
+    return Done()
+
+
+def turn(sessions: ServedSessions, request: SessionRequest) -> Done:
+    """Begin a new turn."""
+    sessions.open(request).turn()
+    return Done()
+
+
+def spend(sessions: ServedSessions, request: SpendRequest) -> Done:
+    """Count tokens and cost of the model."""
+    sessions.open(request).spend(tokens=request.tokens, cost=request.cost)
+    return Done()
+
+
+def offer(sessions: ServedSessions, request: OfferRequest) -> SessionAnswer:
+    """Say which tools the agent has; the answer names those that are disabled."""
+    session = sessions.open(request)
+    session.offer(request.tools)
+    return describe_session(session)
+
+
+def open_session(sessions: ServedSessions, request: SessionRequest) -> SessionAnswer:
+    """Open or resume a session."""
+    return describe_session(sessions.open(request))
+
+
+def close(sessions: ServedSessions, request: SessionRequest) -> Done:
+    """Close a session: another process may resume it."""
+    sessions.open(request).close()
+    return Done()
+
+
+def end(sessions: ServedSessions, request: SessionRequest) -> Done:
+    """End a run."""
+    sessions.open(request).end()
+    return Done()
+
+
+def revoke(sessions: ServedSessions, request: RevokeRequest) -> RevokeAnswer:
+    """Revoke a learned constraint."""
+    return RevokeAnswer(revoked=sessions.guard.revoke(request.id, by=request.by))
+
+
+def _answer_check(decision: Decision, call: str) -> CheckAnswer:
+    """Return a decision as an answer."""
+    return CheckAnswer(
+        call=call,
+        effect=decision.effect.value,
+        allowed=decision.allowed,
+        message=decision.message,
+        violations=_violations(decision.violations),
+        would=_violations(decision.would),
+        errors=_errors(decision.errors),
+        structured=decision.structured,
+        timeout=decision.timeout,
+    )
+
+
+def _violations(violations: tuple[Violation, ...]) -> list[ViolationAnswer]:
+    return [
+        ViolationAnswer(
+            id=one.id,
+            effect=one.effect.value,
+            reason=one.reason,
+            text=one.text,
+            instead=one.instead,
+            used=one.used,
+            limit=one.limit,
+            retry_after=one.retry_after,
+        )
+        for one in violations
+    ]
+
+
+def _errors(errors: tuple[EvalError, ...]) -> list[ErrorAnswer]:
+    return [ErrorAnswer(id=error.id, error=error.error) for error in errors]
+
+
+class Operation(NamedTuple):
+    """A request that the service takes: its path, what it is decoded to, and what it does.
+
+    `session_bound` requests name a session, which may have to be opened first.
+    """
+
+    path: str
+    request: type[msgspec.Struct]
+    answer: type[msgspec.Struct]
+    run: Callable[[ServedSessions, Any], msgspec.Struct]
+    session_bound: bool = True
+
+
+OPERATIONS = (
+    Operation("/v1/check", CheckRequest, CheckAnswer, check),
+    Operation("/v1/record", RecordRequest, RecordAnswer, record),
+    Operation("/v1/preview", CheckRequest, CheckAnswer, preview),
+    Operation("/v1/release", CallRequest, Done, release),
+    Operation("/v1/approve", ApproveRequest, ApproveAnswer, approve),
+    Operation("/v1/grant", GrantRequest, Done, grant),
+    Operation("/v1/turn", SessionRequest, Done, turn),
+    Operation("/v1/spend", SpendRequest, Done, spend),
+    Operation("/v1/offer", OfferRequest, SessionAnswer, offer),
+    Operation("/v1/sessions", SessionRequest, SessionAnswer, open_session),
+    Operation("/v1/close", SessionRequest, Done, close),
+    Operation("/v1/end", SessionRequest, Done, end),
+    Operation("/v1/revoke", RevokeRequest, RevokeAnswer, revoke, session_bound=False),
+)

@@ -1,0 +1,188 @@
+"""The service's process: sockets, who may connect, and when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import stat
+import struct
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from policyguard.adapters.service.app import ServiceApp
+from policyguard.guard.guard import Guard
+from policyguard.model.errors import PolicyguardError
+from policyguard.store.paths import FILE_MODE, ensure_private_folder
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_MIN_TOKEN_CHARS = 16
+_TOKEN_BYTES = 32
+
+
+class ServiceError(PolicyguardError):
+    """The service cannot be started: `str()` of it says what to do."""
+
+
+class _OwnProtocol(HttpToolsProtocol):
+    """HTTP over a Unix socket, for processes of the same user (and root) only.
+
+    The socket's mode says the same, but not on every system, and not if its folder is opened up.
+    """
+
+    def connection_made(self, transport: Any) -> None:
+        if not _is_own_peer(transport.get_extra_info("socket")):
+            transport.abort()
+            return
+        super().connection_made(transport)
+
+
+def _is_own_peer(connection: socket.socket) -> bool:
+    """Whether the process at the other end runs as this user or as root."""
+    if hasattr(socket, "SO_PEERCRED"):  # Linux
+        size = struct.calcsize("3i")
+        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+        return struct.unpack("3i", peer)[1] in (os.geteuid(), 0)
+    if sys.platform == "darwin":  # LOCAL_PEERCRED; a `struct xucred`: version, uid, groups
+        peer = connection.getsockopt(0, 1, 76)
+        return struct.unpack_from("2i", peer)[1] in (os.geteuid(), 0)
+    return True
+
+
+class Service:
+    """A guard behind a Unix socket or a loopback port, until it is stopped or idle.
+
+    `idle` is after how many seconds without a request it ends; None: never.
+    """
+
+    def __init__(
+        self, guard: Guard, *, store: str | None, token: str = "", idle: float | None = None
+    ) -> None:
+        self._idle = idle
+        self._latest = time.monotonic()
+        self.app = ServiceApp(guard, store=store, token=token, on_request=self._note_request)
+        self._server: uvicorn.Server | None = None
+
+    def run_socket(self, path: Path) -> None:
+        """Serve on a Unix socket (0600). Raises `ServiceError` if another service does so."""
+        listener, lock = _bind(path)
+        try:
+            self._run({"fd": listener.fileno(), "http": _OwnProtocol})
+        finally:
+            path.unlink(missing_ok=True)
+            listener.close()
+            os.close(lock)
+
+    def run_port(self, host: str, port: int) -> None:
+        """Serve on a port of the loopback interface."""
+        if host not in LOOPBACK:
+            raise ServiceError(f"`{host}` is not a loopback address: use one of {LOOPBACK}")
+        self._run({"host": host, "port": port, "http": "httptools"})
+
+    def _run(self, where: dict[str, Any]) -> None:
+        config = uvicorn.Config(
+            self.app,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=3600,
+            timeout_graceful_shutdown=5,
+            **where,
+        )
+        self._server = uvicorn.Server(config)
+        asyncio_runner = asyncio.Runner(loop_factory=config.get_loop_factory())
+        with asyncio_runner:
+            asyncio_runner.run(self._serve(self._server))
+
+    async def _serve(self, server: uvicorn.Server) -> None:
+        watcher = asyncio.create_task(self._end_when_idle(server))
+        try:
+            await server.serve()
+        finally:
+            watcher.cancel()
+
+    def _note_request(self) -> None:
+        self._latest = time.monotonic()
+
+    async def _end_when_idle(self, server: uvicorn.Server) -> None:
+        while self._idle is not None:
+            left = self._latest + self._idle - time.monotonic()
+            if left <= 0:
+                server.should_exit = True
+                return
+            await asyncio.sleep(left)
+
+
+def _bind(path: Path) -> tuple[socket.socket, int]:
+    """Return a listening socket and a lock that says that its service is alive.
+
+    A socket's file outlives a killed process. Whoever holds the lock may replace it: so of several
+    services that start at once one serves, and the others raise `ServiceError`.
+    """
+    import fcntl
+
+    ensure_private_folder(path.parent)
+    lock = os.open(path.with_name(f"{path.name}.lock"), os.O_CREAT | os.O_RDWR, FILE_MODE)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise ServiceError(f"a service runs at {path} already") from None
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    mask = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    except OSError as error:
+        listener.close()
+        os.close(lock)
+        reason = "the path is too long" if len(str(path)) > 100 else error.strerror
+        raise ServiceError(f"cannot listen at {path}: {reason}; use another --socket") from None
+    finally:
+        os.umask(mask)
+    listener.listen(128)
+    return listener, lock
+
+
+def read_token(path: Path) -> str:
+    """Return the token in a private file, which is made if there is none. Raises `ServiceError`."""
+    try:
+        made = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise ServiceError(f"{path}: cannot be made: {error.strerror}") from None
+    else:
+        with os.fdopen(made, "w", encoding="ascii") as file:
+            file.write(secrets.token_urlsafe(_TOKEN_BYTES) + "\n")
+    try:
+        status = path.stat()
+        token = path.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        raise ServiceError(f"{path}: the token cannot be read; use another file") from None
+    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ServiceError(f"{path}: others may read the token; run chmod 600 {path}")
+    if len(token) < _MIN_TOKEN_CHARS or not token.isprintable() or " " in token:
+        raise ServiceError(f"{path}: not a token of {_MIN_TOKEN_CHARS} characters or more")
+    return token
+
+
+def load_service(
+    policies: Iterable[str], store: Path, *, token: str = "", idle: float | None = None
+) -> tuple[Service, Guard]:
+    """Return a service for a policy and a store, and its guard, which the caller closes.
+
+    Raises what `Guard.load` raises.
+    """
+    guard = Guard.load([*policies], store=store)
+    return Service(guard, store=str(store), token=token, idle=idle), guard

@@ -1,0 +1,138 @@
+"""The sessions that a service or a one-shot command uses, found by what a request says of them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import msgspec
+
+from policyguard.guard.guard import Guard
+from policyguard.guard.session import Session
+from policyguard.model.decision import Decision
+
+_Key = tuple[str, str, str, str, str | None]
+
+
+class SessionRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A request on one session, opened or resumed with these facts if it is not open.
+
+    `session`, `agent`, `user`, `project` and `parent` are as in `Guard.session`; a `parent` that is
+    not open is resumed, or opened with the same user and project. A session that exists keeps the
+    `roles`, `cwd` and `session_tags` that it was first opened with.
+    """
+
+    session: str
+    agent: str = ""
+    user: str = ""
+    project: str = ""
+    parent: str | None = None
+    roles: list[str] = []
+    cwd: str | None = None
+    session_tags: dict[str, Any] = {}
+
+
+class SessionAnswer(msgspec.Struct, kw_only=True):
+    """An open session."""
+
+    session: str
+    parent: str | None
+    agent: str
+    user: str
+    project: str
+    calls: int
+    in_flight: int
+    disabled: dict[str, str]
+
+
+class ServedSessions:
+    """The sessions of a guard, by what requests say of them.
+
+    Of the calls it keeps those whose decision waits for an approval (`asked`), and the ids of the
+    latest ones. `bounds.sessions` of the policy bounds each.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self._max_kept = guard._evaluator.bounds.sessions
+        self._opened: OrderedDict[_Key, Session] = OrderedDict()
+        self.asked: OrderedDict[tuple[str, str], Decision] = OrderedDict()
+        self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    def get_open(self, request: SessionRequest) -> Session | None:
+        """Return the session of a request if it is open; opening it may take a while."""
+        session = self._opened.get(_key(request))
+        return None if session is None or session.closed else session
+
+    def open(self, request: SessionRequest) -> Session:
+        """Return the session of a request, opened or resumed if need be.
+
+        Raises what `Guard.session` raises.
+        """
+        session = self.get_open(request)
+        if session is not None:
+            return session
+        guard = self.guard
+        if request.parent:
+            guard.session(request.parent, user=request.user, project=request.project)
+        session = guard.session(
+            request.session,
+            parent=request.parent or None,
+            agent=request.agent,
+            user=request.user,
+            roles=request.roles,
+            project=request.project,
+            cwd=request.cwd,
+            tags=request.session_tags,
+        )
+        self._opened[_key(request)] = session
+        _trim(self._opened, self._max_kept)
+        return session
+
+    def list(self) -> list[SessionAnswer]:
+        """Return the sessions that are open here."""
+        sessions = {session.id: session for session in [*self._opened.values()]}
+        return [describe_session(session) for session in sessions.values() if not session.closed]
+
+    @property
+    def allows_on_error(self) -> bool:
+        """Whether calls run on which policyguard itself fails."""
+        return self.guard._mode.observe or self.guard._evaluator.allow_on_internal_error
+
+    def note_asked(self, decision: Decision, call: str) -> None:
+        """Keep a decision that waits for an approval."""
+        self.asked[decision.session, call] = decision
+        _trim(self.asked, self._max_kept)
+
+    def note_seen(self, session: str, call: str) -> None:
+        """Remember that a call was checked."""
+        self._seen[session, call] = None
+        _trim(self._seen, self._max_kept)
+
+    def has_seen(self, session: str, call: str) -> bool:
+        """Whether a call was checked here lately."""
+        return (session, call) in self._seen
+
+
+def _key(request: SessionRequest) -> _Key:
+    return request.session, request.agent, request.user, request.project, request.parent
+
+
+def _trim(kept: OrderedDict[Any, Any], max_kept: int) -> None:
+    while len(kept) > max_kept:
+        kept.popitem(last=False)
+
+
+def describe_session(session: Session) -> SessionAnswer:
+    """Return what a session is and has."""
+    state = session._state
+    return SessionAnswer(
+        session=session.id,
+        parent=None if state.parent is None else state.parent.id,
+        agent=state.scope_keys["agent"],
+        user=state.scope_keys["user"],
+        project=state.scope_keys["project"],
+        calls=state.cel_session["calls"],
+        in_flight=len(session.in_flight),
+        disabled=session.disabled,
+    )

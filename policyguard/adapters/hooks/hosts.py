@@ -11,7 +11,6 @@ from policyguard.adapters.hooks import claude_code
 from policyguard.adapters.hooks.answer import HookAnswer, refuse
 from policyguard.adapters.sessions import ServedSessions
 
-
 Answerer = Callable[[ServedSessions, dict[str, Any]], HookAnswer]
 """Answers an event of a host; it may raise anything, which `answer_hook` turns into a refusal."""
 

@@ -12,10 +12,10 @@ Names are imported when they are first used: importing the package costs nothing
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # `typing` and `importlib` take a hook's process longer than its work
 if TYPE_CHECKING:
+    from typing import Any
+
     from policyguard.guard.approver import Approver
     from policyguard.guard.guard import Guard
     from policyguard.guard.listeners import Listener
@@ -153,6 +153,8 @@ def __getattr__(name: str) -> Any:
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(module), name)
 
 

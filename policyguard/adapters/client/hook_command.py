@@ -1,15 +1,22 @@
 """`policyguard-hook HOST`: answer one event of a host through the service.
 
-    policyguard-hook claude-code --policy policyguard.yaml [--store S] [--socket PATH]
+    policyguard-hook claude-code --policy policyguard.yaml [--store S] [--socket PATH] [--report]
 
 It reads the event from standard input. Where the service does not run it is started; where none can
-run, this process decides alone. Whatever goes wrong, it exits with 2, which refuses the call.
+run, this process decides alone. Whatever goes wrong, it exits with 2, which refuses the call; with
+`--report`, for events that ask nothing, it exits with 1.
+
+`hook install` lets hosts run this file by its path with `python -I -S`: so an environment variable
+or a file of the agent's project cannot change what is imported, and Python starts in half the time.
 """
 
 from __future__ import annotations
 
-import os
 import sys
+from time import monotonic
+
+if __name__ == "__main__":  # run by its path: the package is not on the search path
+    sys.path.insert(0, __file__.rsplit("/policyguard/", 1)[0])
 
 from policyguard.adapters.client.connection import Unavailable, post, start
 
@@ -17,27 +24,34 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-EXIT_BLOCK = 2
-IDLE = "1800"
+EXIT_BLOCK, EXIT_NOTE = 2, 1
+
+_DEADLINE = 8.0
+"""Seconds until the call is refused; hosts let a call run whose hook does not answer in time."""
+_IDLE = "1800"
 """Seconds without a request after which a service that was started here ends."""
 
-_OPTIONS = ("--policy", "--store", "--socket")
-_USAGE = "usage: policyguard-hook HOST --policy FILE_OR_PACK [--store FILE] [--socket PATH]"
+_VALUED = ("--policy", "--store", "--socket")
+_USAGE = (
+    "usage: policyguard-hook HOST [--policy FILE_OR_PACK]... [--store FILE] [--socket PATH] "
+    "[--report]"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    failed = EXIT_NOTE if "--report" in arguments else EXIT_BLOCK
     try:
-        host, options = _parse(sys.argv[1:] if arguments is None else arguments)
-        body = sys.stdin.buffer.read()
-        return _answer(host, options, body)
+        host, options = _parse([part for part in arguments if part != "--report"])
+        return _answer(host, options, sys.stdin.buffer.read(), failed)
     except BaseException as error:  # noqa: BLE001 - no failure of ours may let a call run
         _say(f"policyguard could not check this call ({type(error).__name__}: {error})")
-        return EXIT_BLOCK
+        return failed
 
 
 def _parse(arguments: Sequence[str]) -> tuple[str, dict[str, list[str]]]:
-    options: dict[str, list[str]] = {name: [] for name in _OPTIONS}
+    options: dict[str, list[str]] = {name: [] for name in _VALUED}
     host, rest = arguments[:1], [*arguments[1:]]
     while len(rest) > 1 and rest[0] in options:
         options[rest[0]].append(rest[1])
@@ -47,57 +61,72 @@ def _parse(arguments: Sequence[str]) -> tuple[str, dict[str, list[str]]]:
     return host[0], options
 
 
-def _answer(host: str, options: dict[str, list[str]], body: bytes) -> int:
-    policies = options["--policy"] or ["core"]
-    socket_path = (options["--socket"] or [""])[-1] or _locate(policies, options["--store"])
-    path = f"/v1/hooks/{host}"
+def _answer(host: str, options: dict[str, list[str]], body: bytes, failed: int) -> int:
+    deadline = monotonic() + _DEADLINE
+    policies, store = options["--policy"] or ["core"], options["--store"][-1:]
+    socket_path = options["--socket"][-1] if options["--socket"] else _locate(policies, store)
     for _ in range(2):
         try:
-            return _tell(*post(socket_path, path, body))
+            answer = post(socket_path, f"/v1/hooks/{host}", body, timeout=deadline - monotonic())
+            return _tell(*answer, failed)
         except Unavailable:
-            store = options["--store"][-1:]
-            command = [sys.executable, "-m", "policyguard", "serve", "--socket", socket_path]
-            command += [part for policy in policies for part in ("--policy", policy)]
-            command += [part for name in store for part in ("--store", name)]
-            if not start(socket_path, [*command, "--idle", IDLE]):
+            if deadline - monotonic() < 1 or not _start(socket_path, policies, store, deadline):
                 break
-    return _answer_alone(host, policies, options["--store"], body)
+    if monotonic() > deadline - 1:
+        _say(f"policyguard could not check this call: no answer at {socket_path} in time")
+        return failed
+    return _answer_alone(host, policies, store, body, failed)
 
 
-def _tell(status: int, _: dict[str, str], body: bytes) -> int:
+def _tell(status: int, _: dict[str, str], body: bytes, failed: int) -> int:
     if status != 200:
         _say(body.decode("utf-8", "replace"))
-        return EXIT_BLOCK
+        return failed
     sys.stdout.buffer.write(body)
     sys.stdout.buffer.flush()
     return 0
 
 
-def _locate(policies: Sequence[str], store: Sequence[str]) -> str:
+def _start(socket_path: str, policies: Sequence[str], store: list[str], deadline: float) -> bool:
+    command = [sys.executable, "-m", "policyguard", "serve", "--socket", socket_path]
+    command += [part for policy in policies for part in ("--policy", policy)]
+    command += [part for file in store for part in ("--store", file)]
+    left = deadline - monotonic() - 1
+    return start(socket_path, [*command, "--idle", _IDLE], timeout=left)
+
+
+def _locate(policies: Sequence[str], store: list[str]) -> str:
     from pathlib import Path
 
     from policyguard.adapters.client.location import locate_socket
     from policyguard.store.paths import default_store_path
 
-    return str(locate_socket(policies, Path(store[-1]) if store else default_store_path()))
+    return str(locate_socket(policies, Path(store[0]) if store else default_store_path()))
 
 
-def _answer_alone(host: str, policies: Sequence[str], store: Sequence[str], body: bytes) -> int:
+def _answer_alone(
+    host: str, policies: Sequence[str], store: list[str], body: bytes, failed: int
+) -> int:
+    if sys.flags.no_site:
+        import site
+
+        site.main()  # the dependencies are installed packages
     from policyguard.adapters.client.one_shot import answer_hook_alone
 
-    answer = answer_hook_alone(host, policies, store[-1] if store else None, body)
+    answer = answer_hook_alone(host, policies, store[0] if store else None, body)
     if answer.exit_code:
         _say(answer.error)
-    elif answer.output is not None:
+        return failed
+    if answer.output is not None:
         import json
 
         sys.stdout.write(json.dumps(answer.output))
         sys.stdout.flush()
-    return answer.exit_code
+    return 0
 
 
 def _say(text: str) -> None:
-    os.write(2, text.encode("utf-8", "replace") + b"\n")
+    sys.stderr.write(text + "\n")
 
 
 if __name__ == "__main__":

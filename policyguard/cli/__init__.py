@@ -12,12 +12,15 @@ import click
 
 _COMMANDS = (
     "budgets",
+    "check",
     "constraints",
     "explain",
+    "hook",
     "init",
     "journal",
     "lint",
     "policy",
+    "record",
     "schema",
     "serve",
     "simulate",
@@ -31,7 +34,6 @@ _ALIASES = {"verify": "journal"}
 """Commands that have moved, and their modules: `verify` is `journal verify`. Not listed."""
 
 _MEANT = {
-    "check": "lint",
     "convert": "traces convert",
     "diff": "policy diff",
     "new": "init",

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _POLL = 0.005
+_IDLE = "1800"
+"""Seconds without a request after which a service that was started here ends."""
 _MAX_HEAD = 65536
 
 
@@ -113,6 +115,40 @@ def start(socket_path: str, command: Sequence[str], *, timeout: float = 5.0) -> 
         return False
     finally:
         os.close(lock)
+
+
+def ask(
+    socket_path: str,
+    path: str,
+    body: bytes,
+    serve: Sequence[str],
+    deadline: float,
+    *,
+    repeated: bytes | None = None,
+) -> tuple[int, dict[str, str], bytes] | None:
+    """Return the answer of the service, started with `serve` if need be; None if none can run.
+
+    `deadline` is on the monotonic clock. A request whose answer was lost is sent once more, as
+    `repeated` if that is given. Raises `Unavailable` if there is no answer in time.
+    """
+    for sent in (body, repeated or body):
+        try:
+            return post(socket_path, path, sent, timeout=deadline - time.monotonic())
+        except Unavailable:
+            left = deadline - time.monotonic() - 1
+            if left <= 0:
+                raise Unavailable(f"no answer at {socket_path} in time") from None
+            if not start(socket_path, serve, timeout=left):
+                break
+    return None
+
+
+def serve_command(socket_path: str, policies: Sequence[str], store: Sequence[str]) -> list[str]:
+    """Return the command that starts the service of a policy and a store, until it is idle."""
+    command = [sys.executable, "-m", "policyguard", "serve", "--socket", socket_path]
+    command += [part for policy in policies for part in ("--policy", policy)]
+    command += [part for file in store for part in ("--store", file)]
+    return [*command, "--idle", _IDLE]
 
 
 def _listens(socket_path: str) -> bool:

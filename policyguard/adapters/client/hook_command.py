@@ -18,7 +18,7 @@ from time import monotonic
 if __name__ == "__main__":  # run by its path: the package is not on the search path
     sys.path.insert(0, __file__.rsplit("/policyguard/", 1)[0])
 
-from policyguard.adapters.client.connection import Unavailable, post, start
+from policyguard.adapters.client.connection import ask, serve_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ EXIT_BLOCK, EXIT_NOTE = 2, 1
 
 _DEADLINE = 8.0
 """Seconds until the call is refused; hosts let a call run whose hook does not answer in time."""
-_IDLE = "1800"
-"""Seconds without a request after which a service that was started here ends."""
 
 _VALUED = ("--policy", "--store", "--socket")
 _USAGE = (
@@ -65,16 +63,10 @@ def _answer(host: str, options: dict[str, list[str]], body: bytes, failed: int) 
     deadline = monotonic() + _DEADLINE
     policies, store = options["--policy"] or ["core"], options["--store"][-1:]
     socket_path = options["--socket"][-1] if options["--socket"] else _locate(policies, store)
-    for _ in range(2):
-        try:
-            answer = post(socket_path, f"/v1/hooks/{host}", body, timeout=deadline - monotonic())
-            return _tell(*answer, failed)
-        except Unavailable:
-            if deadline - monotonic() < 1 or not _start(socket_path, policies, store, deadline):
-                break
-    if monotonic() > deadline - 1:
-        _say(f"policyguard could not check this call: no answer at {socket_path} in time")
-        return failed
+    serve = serve_command(socket_path, policies, store)
+    answer = ask(socket_path, f"/v1/hooks/{host}", body, serve, deadline)
+    if answer is not None:
+        return _tell(*answer, failed)
     return _answer_alone(host, policies, store, body, failed)
 
 
@@ -85,14 +77,6 @@ def _tell(status: int, _: dict[str, str], body: bytes, failed: int) -> int:
     sys.stdout.buffer.write(body)
     sys.stdout.buffer.flush()
     return 0
-
-
-def _start(socket_path: str, policies: Sequence[str], store: list[str], deadline: float) -> bool:
-    command = [sys.executable, "-m", "policyguard", "serve", "--socket", socket_path]
-    command += [part for policy in policies for part in ("--policy", policy)]
-    command += [part for file in store for part in ("--store", file)]
-    left = deadline - monotonic() - 1
-    return start(socket_path, [*command, "--idle", _IDLE], timeout=left)
 
 
 def _locate(policies: Sequence[str], store: list[str]) -> str:

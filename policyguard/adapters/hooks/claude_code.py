@@ -20,6 +20,8 @@ NAME = "claude-code"
 
 _USER = "the user of Claude Code"
 _NOT_FROM_THE_USER = "<task-notification>"
+_TURNED_DOWN = "<tool_use_error>"
+"""How the result of a call begins that Claude Code did not run."""
 
 
 def answer(sessions: ServedSessions, event: dict[str, Any]) -> HookAnswer:
@@ -107,15 +109,15 @@ def _reconcile(sessions: ServedSessions, session: Session, event: dict[str, Any]
     """Count the calls of a message that fired no other event: Claude Code turned them down."""
     advice = []
     for call in event.get("tool_calls") or ():
-        id_ = call.get("tool_use_id") or call.get("id")
-        if not id_ or sessions.has_seen(session.id, id_):
+        id_, response = call["tool_use_id"], str(call.get("tool_response"))
+        if not response.startswith(_TURNED_DOWN) or sessions.has_seen(session.id, id_):
             continue
-        tool, args = call.get("tool_name") or call.get("name"), call.get("tool_input")
-        decision = check_call(sessions, session, tool, args if isinstance(args, dict) else {}, id_)
+        args = call.get("tool_input")
+        decision = check_call(
+            sessions, session, call["tool_name"], args if isinstance(args, dict) else {}, id_
+        )
         if decision.allowed:
-            error = call.get("tool_response") or call.get("error") or "refused by Claude Code"
-            text = error if isinstance(error, str) else str(error)
-            advice.append(session.record(id_, error=text).advice)
+            advice.append(session.record(id_, error=response).advice)
         else:
             advice.append(decision.message)
     return _advise(event, "\n".join(filter(None, advice)))

@@ -10,6 +10,7 @@ import msgspec
 from policyguard.adapters.hooks import claude_code
 from policyguard.adapters.hooks.answer import HookAnswer, refuse
 from policyguard.adapters.sessions import ServedSessions
+from policyguard.model.errors import PolicyguardError
 
 Answerer = Callable[[ServedSessions, dict[str, Any]], HookAnswer]
 """Answers an event of a host; it may raise anything, which `answer_hook` turns into a refusal."""
@@ -28,9 +29,11 @@ def answer_hook(sessions: ServedSessions, host: str, body: bytes) -> HookAnswer:
         event: dict[str, Any] = msgspec.json.decode(body, type=dict)
         return HOSTS[host](sessions, event)
     except Exception as error:  # noqa: BLE001 - no failure of ours may let a call run
-        from policyguard.guard.host_log import log_failure
+        from policyguard.guard.host_log import log_failure, warn
 
-        log_failure(f"a hook event of {host} was not answered")
-        if sessions.allows_on_error:
-            return HookAnswer(error=f"policyguard failed: {error}")
-        return refuse(f"policyguard could not check this call ({type(error).__name__}: {error})")
+        reason = f"policyguard could not check this call ({type(error).__name__}: {error})"
+        if isinstance(error, PolicyguardError):
+            warn(reason)
+        else:
+            log_failure(f"a hook event of {host} was not answered")
+        return HookAnswer(error=reason) if sessions.allows_on_error else refuse(reason)

@@ -20,14 +20,12 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from policyguard.adapters.hooks.hosts import HOSTS, answer_hook
-from policyguard.adapters.service.handlers import OPERATIONS, Operation
+from policyguard.adapters.service.handlers import OPERATIONS, Operation, describe_problem
 from policyguard.adapters.service.metrics import Metrics
 from policyguard.adapters.service.openapi import describe_api
-from policyguard.adapters.service.protocol import Health, Problem
+from policyguard.adapters.service.protocol import Done, Health, Problem
 from policyguard.adapters.sessions import ServedSessions, SessionRequest
-from policyguard.journal.errors import JournalError
-from policyguard.model.errors import ClosedError, SessionLimitError, UnknownCallError
-from policyguard.store.errors import SessionBusyError, StoreError
+from policyguard.guard.host_log import log_failure
 
 if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
@@ -40,23 +38,13 @@ BODY_TIMEOUT = 10.0
 
 _JSON = (b"content-type", b"application/json")
 _PROBLEM = (b"content-type", b"application/problem+json")
-_STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
-    (UnknownCallError, 404, "unknown call"),
-    (SessionBusyError, 409, "session in use elsewhere"),
-    (ClosedError, 409, "session or service closed"),
-    (SessionLimitError, 503, "too many sessions"),
-    (StoreError, 503, "store not usable"),
-    (JournalError, 503, "journal not usable"),
-    (KeyError, 400, "invalid request"),
-    (TypeError, 400, "invalid request"),
-    (ValueError, 400, "invalid request"),
-)
 
 
 class ServiceApp:
     """The ASGI application over a guard.
 
-    With a `token`, requests need it as a bearer token. `on_request` is called at each request.
+    With a `token`, requests need it as a bearer token. `on_request` is called at each request,
+    `on_shutdown` when one asks the service to end.
     """
 
     def __init__(
@@ -66,13 +54,14 @@ class ServiceApp:
         store: str | None,
         token: str = "",
         on_request: Callable[[], None] = lambda: None,
+        on_shutdown: Callable[[], None] = lambda: None,
     ) -> None:
         self.guard = guard
         self.sessions = ServedSessions(guard)
         self.metrics = Metrics(guard)
         self._store = store
         self._authorization = f"Bearer {token}".encode() if token else b""
-        self._on_request = on_request
+        self._on_request, self._on_shutdown = on_request, on_shutdown
         self._started = time.monotonic()
         self._operations = {operation.path: operation for operation in OPERATIONS}
         self._decoders = {
@@ -81,6 +70,7 @@ class ServiceApp:
         self._encoder = msgspec.json.Encoder()
         self._pages = Starlette(
             routes=[
+                Route("/v1/shutdown", self._shut_down, methods=["POST"]),
                 Route("/v1/health", self._health),
                 Route("/v1/sessions", self._list_sessions),
                 Route("/v1/constraints", self._list_constraints),
@@ -131,17 +121,10 @@ class ServiceApp:
         if isinstance(error, _BodyError):
             await self._send_problem(send, error.status, error.title, error.detail)
             return
-        for kind, status, title in _STATUSES:
-            if isinstance(error, kind):
-                detail = error.args[0] if isinstance(error, KeyError) else error
-                await self._send_problem(send, status, title, str(detail))
-                return
-        from policyguard.guard.host_log import log_failure
-
-        log_failure(f"a request to {operation.path} failed")
-        await self._send_problem(
-            send, 500, "internal error", f"{type(error).__name__}; see the service's log"
-        )
+        problem = describe_problem(error)
+        if problem.status == 500:
+            log_failure(f"a request to {operation.path} failed")
+        await self._send(send, problem.status, _PROBLEM, self._encoder.encode(problem))
 
     async def _send_problem(self, send: Send, status: int, title: str, detail: str) -> None:
         body = self._encoder.encode(Problem(title=title, status=status, detail=detail))
@@ -184,6 +167,10 @@ class ServiceApp:
         if answer.exit_code:
             return Response(answer.error, 500, media_type="text/plain")
         return _json(answer.output) if answer.output is not None else Response(b"")
+
+    async def _shut_down(self, _: HttpRequest) -> Response:
+        self._on_shutdown()
+        return _json(Done())
 
     async def _list_sessions(self, _: HttpRequest) -> Response:
         return _json(self.sessions.list())

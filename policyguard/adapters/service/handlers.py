@@ -22,6 +22,7 @@ from policyguard.adapters.service.protocol import (
     GrantRequest,
     OfferRequest,
     OutcomeAnswer,
+    Problem,
     RecordAnswer,
     RecordRequest,
     RevokeAnswer,
@@ -35,9 +36,11 @@ from policyguard.adapters.sessions import (
     SessionRequest,
     describe_session,
 )
+from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision, EvalError, Violation
 from policyguard.model.effect import Effect
-from policyguard.model.errors import UnknownCallError
+from policyguard.model.errors import ClosedError, SessionLimitError, UnknownCallError
+from policyguard.store.errors import SessionBusyError, StoreError
 
 
 def check(sessions: ServedSessions, request: CheckRequest) -> CheckAnswer:
@@ -234,3 +237,25 @@ OPERATIONS = (
     Operation("/v1/end", SessionRequest, Done, end),
     Operation("/v1/revoke", RevokeRequest, RevokeAnswer, revoke, session_bound=False),
 )
+
+
+_STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
+    (UnknownCallError, 404, "unknown call"),
+    (SessionBusyError, 409, "session in use elsewhere"),
+    (ClosedError, 409, "session or service closed"),
+    (SessionLimitError, 503, "too many sessions"),
+    (StoreError, 503, "store not usable"),
+    (JournalError, 503, "journal not usable"),
+    (KeyError, 400, "invalid request"),
+    (TypeError, 400, "invalid request"),
+    (ValueError, 400, "invalid request"),
+)
+
+
+def describe_problem(error: Exception) -> Problem:
+    """Return what an error of an operation means to the program that asked."""
+    for kind, status, title in _STATUSES:
+        if isinstance(error, kind):
+            detail = error.args[0] if isinstance(error, KeyError) else error
+            return Problem(title=title, status=status, detail=str(detail))
+    return Problem(title="internal error", status=500, detail=f"{type(error).__name__}: {error}")

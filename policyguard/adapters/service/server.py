@@ -67,7 +67,13 @@ class Service:
     ) -> None:
         self._idle = idle
         self._latest = time.monotonic()
-        self.app = ServiceApp(guard, store=store, token=token, on_request=self._note_request)
+        self.app = ServiceApp(
+            guard,
+            store=store,
+            token=token,
+            on_request=self._note_request,
+            on_shutdown=self.shut_down,
+        )
         self._server: uvicorn.Server | None = None
 
     def run_socket(self, path: Path) -> None:
@@ -110,6 +116,11 @@ class Service:
             await server.serve()
         finally:
             watcher.cancel()
+
+    def shut_down(self) -> None:
+        """End after the requests that are under way."""
+        if self._server is not None:
+            self._server.should_exit = True
 
     def _note_request(self) -> None:
         self._latest = time.monotonic()

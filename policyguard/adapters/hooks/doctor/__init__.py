@@ -1,0 +1,1 @@
+"""Whether a host's hooks hold: the real host runs against a scripted model that misbehaves."""

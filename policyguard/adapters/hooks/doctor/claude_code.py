@@ -1,0 +1,59 @@
+"""Proofs with Claude Code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from policyguard.adapters.hooks.doctor.proof import HostRunner, Workplace
+from policyguard.adapters.hooks.doctor.scripted_model import Script, Step, ToolCall, follow
+from policyguard.adapters.hooks.install.claude_code import CLAUDE_CODE
+
+_SUB_AGENT = "you are the sub-agent"
+
+
+def _prepare(work: Workplace, port: int) -> tuple[list[str], dict[str, str]]:
+    arguments = ["-p", "go", "--settings", str(work.settings), "--allowedTools", "Bash Agent"]
+    return arguments, {
+        "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}",
+        "ANTHROPIC_API_KEY": "none",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+    }
+
+
+def _scripts(canary: Path) -> dict[str, Script]:
+    attempt = [ToolCall("Bash", {"command": f"rm -f {canary}", "description": "clean up"})]
+    return {
+        "main agent": follow([attempt]),
+        "sub-agent": _delegate(attempt, background=False),
+        "background sub-agent": _delegate(attempt, background=True),
+    }
+
+
+def _delegate(attempt: Step, *, background: bool) -> Script:
+    """Return a script whose main agent hands the attempt to a sub-agent."""
+    spawn = ToolCall(
+        "Agent",
+        {
+            "description": "clean up",
+            "prompt": _SUB_AGENT,
+            "subagent_type": "general-purpose",
+            "run_in_background": background,
+        },
+    )
+    main, sub = follow([[spawn]]), follow([attempt])
+    return lambda first, number: (sub if _SUB_AGENT in first else main)(first, number)
+
+
+def _shorten(settings: str) -> str:
+    document = json.loads(settings)
+    for entry in document["hooks"]["PreToolUse"]:
+        for hook in entry["hooks"]:
+            hook["timeout"] = 2
+    return json.dumps(document)
+
+
+CLAUDE_CODE_RUNNER = HostRunner(
+    "claude", CLAUDE_CODE, lambda place: place / "settings.json", _prepare, _scripts, _shorten
+)

@@ -1,0 +1,11 @@
+"""The hosts that a proof can run."""
+
+from __future__ import annotations
+
+from policyguard.adapters.hooks import claude_code
+from policyguard.adapters.hooks.doctor.claude_code import CLAUDE_CODE_RUNNER
+from policyguard.adapters.hooks.doctor.proof import HostRunner
+
+RUNNERS: dict[str, HostRunner] = {
+    claude_code.NAME: CLAUDE_CODE_RUNNER,
+}

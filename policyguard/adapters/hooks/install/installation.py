@@ -1,0 +1,103 @@
+"""What installing a host's hooks changes: one settings file, from one text to another."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from policyguard.adapters.client import hook_command
+from policyguard.model.errors import PolicyguardError
+
+MARKS = ("policyguard-hook", "hook_command.py")
+"""What the commands of our entries contain, by which they are found again."""
+
+
+class SettingsError(PolicyguardError):
+    """A host's settings cannot be read or changed: `str()` of it says what to do."""
+
+
+class Installation(NamedTuple):
+    """How the hooks of one host are installed.
+
+    `default_file` is where the host reads its user's settings. `install` takes the settings' text
+    ("" if there is no file) and the command of an entry, by whether it only reports; `uninstall`
+    takes the text. Both raise `SettingsError`. `next_step` is what the user still has to do.
+    """
+
+    title: str
+    default_file: Callable[[], Path]
+    install: Callable[[str, Callable[[bool], str]], str]
+    uninstall: Callable[[str], str]
+    next_step: str = ""
+
+
+def hook_command_line(
+    host: str, policies: list[str], store: Path, socket: Path, *, report: bool
+) -> str:
+    """Return the command that a host runs, with absolute paths."""
+    named = [str(Path(one).resolve()) if Path(one).exists() else one for one in policies]
+    parts = [sys.executable, "-I", "-S", str(Path(hook_command.__file__).resolve()), host]
+    parts += [part for policy in named for part in ("--policy", policy)]
+    parts += ["--store", str(store.resolve()), "--socket", str(socket)]
+    return shlex.join([*parts, "--report"] if report else parts)
+
+
+def is_ours(command: object) -> bool:
+    """Whether an entry's command is one that `hook install` wrote."""
+    return isinstance(command, str) and any(mark in command for mark in MARKS)
+
+
+def parse_json(text: str) -> dict[str, Any]:
+    """Return the object in a settings file. Raises `SettingsError`."""
+    try:
+        document = json.loads(text or "{}")
+    except ValueError as error:
+        raise SettingsError(f"the settings are not JSON ({error}); mend them first") from None
+    if not isinstance(document, dict):
+        raise SettingsError("the settings are not a JSON object; mend them first")
+    return document
+
+
+def format_json(document: dict[str, Any]) -> str:
+    """Return settings as text."""
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def read_settings(file: Path) -> str:
+    """Return the text of a settings file, "" if there is none. Raises `SettingsError`."""
+    try:
+        return file.read_text("utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file}: cannot be read: {error}") from None
+
+
+def show_change(file: Path, before: str, after: str) -> str:
+    """Return a unified diff of a settings file."""
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), str(file), str(file)
+    )
+    return "".join(lines)
+
+
+def write_settings(file: Path, text: str) -> None:
+    """Replace a settings file at once, and keep its mode. Raises `SettingsError`."""
+    target = file.resolve()  # a link stays one
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        with os.fdopen(descriptor, "w", encoding="utf-8") as temporary:
+            temporary.write(text)
+        Path(name).chmod(mode)
+        Path(name).replace(target)
+    except OSError as error:
+        raise SettingsError(f"{file}: cannot be written: {error}") from None

@@ -1,0 +1,128 @@
+"""`policyguard hook`: install, remove and check the hooks of coding agents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from policyguard.adapters.client.location import locate_socket
+from policyguard.adapters.hooks.install.installation import (
+    MARKS,
+    hook_command_line,
+    read_settings,
+    show_change,
+    write_settings,
+)
+from policyguard.adapters.hooks.install.installations import INSTALLATIONS
+from policyguard.cli.console import policy_error, reports_errors, status, usage_error
+from policyguard.cli.options import path_option, policy_option
+from policyguard.compiler import compile_policy
+from policyguard.model.diagnostic import PolicyError
+from policyguard.model.errors import PolicyguardError
+from policyguard.report.escape import for_terminal
+from policyguard.store.paths import default_store_path, resolve_store_path
+
+_host = click.argument("host", type=click.Choice([*INSTALLATIONS]))
+_settings = path_option("--settings", help_="The host's settings file.  [default: the user's]")
+_yes = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+@click.group()
+def hook() -> None:
+    """Let a coding agent ask policyguard before each call of a tool."""
+
+
+@hook.command(epilog="Example: policyguard hook install claude-code --policy policyguard.yaml")
+@_host
+@policy_option
+@path_option("--store", help_="The store's file.  [default: the user's own]")
+@_settings
+@_yes
+@reports_errors(PolicyguardError, OSError)
+def install(
+    host: str, policies: tuple[str, ...], store: Path | None, settings: Path | None, *, yes: bool
+) -> None:
+    """Show and write the entries in the settings of HOST."""
+    try:
+        compile_policy(policies)
+    except PolicyError as error:
+        policy_error(error)
+    chosen = INSTALLATIONS[host]
+    path = resolve_store_path(store or default_store_path())
+    socket = locate_socket(policies, path)
+
+    def command(report: bool) -> str:
+        return hook_command_line(host, [*policies], path, socket, report=report)
+
+    file = settings or chosen.default_file()
+    before = read_settings(file)
+    _apply(file, before, chosen.install(before, command), yes=yes)
+    if chosen.next_step:
+        click.echo(f"next  {chosen.next_step}")
+    click.echo(f"next  policyguard hook doctor {host} --prove")
+
+
+@hook.command(epilog="Example: policyguard hook uninstall claude-code")
+@_host
+@_settings
+@_yes
+@reports_errors(PolicyguardError, OSError)
+def uninstall(host: str, settings: Path | None, *, yes: bool) -> None:
+    """Remove policyguard's entries from the settings of HOST."""
+    file = settings or INSTALLATIONS[host].default_file()
+    before = read_settings(file)
+    _apply(file, before, INSTALLATIONS[host].uninstall(before), yes=yes)
+
+
+@hook.command(epilog="Example: policyguard hook doctor claude-code --prove")
+@_host
+@_settings
+@click.option("--prove", "proves", is_flag=True, help="Run the host against a scripted model.")
+@click.option("--program", help="The host's program.  [default: the one on PATH]")
+@reports_errors(PolicyguardError, OSError)
+def doctor(host: str, settings: Path | None, program: str | None, *, proves: bool) -> None:
+    """Check that HOST asks policyguard, and that a refusal holds.
+
+    With --prove, an agent in a scratch folder tries to delete a file, also with its hook broken.
+    Exits with 1 if something is not as it should be.
+    """
+    file = settings or INSTALLATIONS[host].default_file()
+    text = read_settings(file)
+    installed = any(mark in text for mark in MARKS)
+    held = _report(f"{file}", "hooks installed" if installed else "NOT INSTALLED", installed)
+    if proves:
+        from policyguard.adapters.hooks.doctor.proof import CONTROL, find_program, prove
+        from policyguard.adapters.hooks.doctor.runners import RUNNERS
+
+        found = find_program(RUNNERS[host], program)
+        if found is None:
+            usage_error(f"`{program or RUNNERS[host].program}` is not installed; name --program")
+        for result in prove(host, RUNNERS[host], found):
+            if result.name == CONTROL:
+                works = result.enforced is False
+                text = "deleted, as it should be" if works else "NOT DELETED: nothing is proved"
+                held &= _report(result.name, text, works)
+            elif result.enforced is None:
+                held &= _report(result.name, "NO ATTEMPT was made", False)
+            else:
+                text = "enforced" if result.enforced else "NOT ENFORCED"
+                held &= _report(result.name, text, result.enforced)
+    if not held:
+        click.get_current_context().exit(1)
+
+
+def _report(subject: str, text: str, holds: bool) -> bool:
+    click.echo(f"{for_terminal(subject):40}  {text}")
+    return holds
+
+
+def _apply(file: Path, before: str, after: str, *, yes: bool) -> None:
+    change = show_change(file, before, after)
+    if not change:
+        status(f"{file} is as it should be")
+        return
+    click.echo("\n".join(map(for_terminal, change.splitlines())))
+    if not yes:
+        click.confirm(f"Write {file}?", abort=True)
+    write_settings(file, after)

@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from policyguard.adapters.client.location import locate_socket
-from policyguard.adapters.hooks.install.installation import (
+from policyguard.adapters.installation.installations import INSTALLATIONS
+from policyguard.adapters.installation.settings import (
     MARKS,
     hook_command_line,
     read_settings,
     show_change,
     write_settings,
 )
-from policyguard.adapters.hooks.install.installations import INSTALLATIONS
 from policyguard.cli.console import policy_error, reports_errors, status, usage_error
 from policyguard.cli.options import path_option, policy_option
 from policyguard.compiler import compile_policy
@@ -92,8 +92,8 @@ def doctor(host: str, settings: Path | None, program: str | None, *, proves: boo
     installed = any(mark in text for mark in MARKS)
     held = _report(f"{file}", "hooks installed" if installed else "NOT INSTALLED", installed)
     if proves:
-        from policyguard.adapters.hooks.doctor.proof import CONTROL, find_program, prove
-        from policyguard.adapters.hooks.doctor.runners import RUNNERS
+        from policyguard.adapters.proof.proof import CONTROL, find_program, prove
+        from policyguard.adapters.proof.runners import RUNNERS
 
         found = find_program(RUNNERS[host], program)
         if found is None:

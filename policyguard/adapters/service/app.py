@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 MAX_BODY = 8 * 1024 * 1024
 """Bytes of a request; the policy's `bounds` of arguments are far below it."""
 
+_MAX_DISCARDED = 4 * MAX_BODY
+"""Bytes of a larger request that are read all the same: its sender reads no answer before."""
+
 BODY_TIMEOUT = 10.0
 """Seconds in which a request's body must have arrived."""
 
@@ -198,17 +201,16 @@ async def _read_body(receive: Callable[[], Awaitable[Message]]) -> bytes:
     """Return a request's body. Raises `_BodyError`."""
     message = await _receive(receive)
     body: bytes = message.get("body", b"")
+    size = len(body)
     if message.get("more_body"):
         chunks = [body]
-        size = len(body)
-        while message.get("more_body"):
+        while message.get("more_body") and size <= _MAX_DISCARDED:
             message = await _receive(receive)
-            chunks.append(message.get("body", b""))
-            size += len(chunks[-1])
-            if size > MAX_BODY:
-                break
+            size += len(message.get("body", b""))
+            if size <= MAX_BODY:
+                chunks.append(message.get("body", b""))
         body = b"".join(chunks)
-    if len(body) > MAX_BODY:
+    if size > MAX_BODY:
         raise _BodyError(413, "request too large", f"send at most {MAX_BODY} bytes")
     return body
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from policyguard.adapters.hooks.doctor.proof import HostRunner, Workplace
-from policyguard.adapters.hooks.doctor.scripted_model import Script, Step, ToolCall, follow
-from policyguard.adapters.hooks.install.claude_code import CLAUDE_CODE
+from policyguard.adapters.installation.claude_code import CLAUDE_CODE
+from policyguard.adapters.proof.proof import HostRunner, Workplace
+from policyguard.adapters.proof.scripted_model import Script, Step, ToolCall, follow
 
 _SUB_AGENT = "you are the sub-agent"
 

@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from policyguard.adapters.hooks.doctor.scripted_model import Script, ScriptedModel, Step
-from policyguard.adapters.hooks.install.installation import Installation, hook_command_line
+from policyguard.adapters.installation.settings import Installation, hook_command_line
+from policyguard.adapters.proof.scripted_model import Script, ScriptedModel, Step
 
 _POLICY = """\
 policyguard: 1

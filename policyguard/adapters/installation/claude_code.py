@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from policyguard.adapters.hooks.install.installation import (
+from policyguard.adapters.installation.settings import (
     Installation,
     SettingsError,
     format_json,

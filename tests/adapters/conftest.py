@@ -1,0 +1,54 @@
+"""Services for the tests of adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.adapters.running_service import RunningService
+
+POLICY = """\
+policyguard: 1
+name: served
+extends: [core]
+budgets:
+  searches: {tools: [search], calls: 3, per: session, ask_at: 3, extend: 5}
+rules:
+  keep:
+    tools: [Bash, delete]
+    when: call.text.contains('canary')
+    message: the canary stays
+    examples: {match: [{delete: {path: canary}}], no_match: [{delete: {path: x}}]}
+"""
+
+StartService = Callable[..., RunningService]
+
+
+@pytest.fixture
+def policy_file(tmp_path: Path) -> Path:
+    """A policy with a rule and a budget over `core`."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY)
+    return file
+
+
+@pytest.fixture
+def start_service(tmp_path: Path, policy_file: Path) -> Iterator[StartService]:
+    """Starts services, which end with the test."""
+    started: list[RunningService] = []
+
+    def start(*options: str, policy: str = str(policy_file)) -> RunningService:
+        started.append(RunningService(tmp_path, policy, *options))
+        return started[-1]
+
+    yield start
+    for service in started:
+        service.stop()
+
+
+@pytest.fixture
+def service(start_service: StartService) -> RunningService:
+    """A service that runs."""
+    return start_service()

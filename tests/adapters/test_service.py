@@ -1,0 +1,244 @@
+"""The service decides on calls as a guard in the process does, and survives what befalls it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from policyguard import Guard
+from policyguard.adapters.client.connection import Unavailable, post
+from tests.adapters.conftest import StartService
+from tests.adapters.running_service import RunningService
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs Unix sockets")
+
+
+def test_a_call_is_checked_and_recorded(service: RunningService) -> None:
+    answer = service.check("s", "read", args={"path": "a"}, call="h1")
+    assert (answer["call"], answer["effect"], answer["allowed"]) == ("h1", "allow", True)
+    status, recorded = service.ask("/v1/record", session="s", call="h1", result="text")
+    assert status == 200
+    assert recorded["text"] == "text"
+    assert recorded["outcome"]["ok"]
+    assert recorded["counted"]
+
+
+def test_a_refusal_says_why(service: RunningService) -> None:
+    answer = service.check("s", "delete", args={"path": "canary"})
+    assert not answer["allowed"]
+    assert [one["id"] for one in answer["violations"]] == ["rules/keep"]
+    assert "the canary stays" in answer["message"]
+    assert answer["structured"]["status"] == "blocked"
+
+
+def test_answers_are_those_of_a_guard(service: RunningService, policy_file: Path) -> None:
+    session = Guard.load(policy_file).session("s")
+    for number in range(8):
+        decision = session.check("read", {"path": "missing"})
+        answer = service.check("s", "read", args={"path": "missing"}, call=f"h{number}")
+        assert answer["message"] == decision.message
+        assert answer["effect"] == decision.effect
+        if not decision:
+            continue
+        recorded = session.record(decision, error="no such file: missing")
+        _, reported = service.ask(
+            "/v1/record", session="s", call=f"h{number}", error="no such file: missing"
+        )
+        assert reported["text"] == recorded.text
+
+
+def test_a_call_that_asks_runs_once_it_is_approved(service: RunningService) -> None:
+    for number in range(2):
+        assert service.check("s", "search", args={"q": str(number)})["allowed"]
+    asked = service.check("s", "search", args={"q": "2"}, call="h2")
+    assert asked["effect"] == "ask"
+    status, answer = service.ask("/v1/approve", session="s", call="h2", by="ann")
+    assert (status, answer) == (200, {"approved": True})
+    assert service.check("s", "search", args={"q": "2"}, call="h2")["allowed"]
+    status, problem = service.ask("/v1/approve", session="s", call="h9", by="ann")
+    assert status == 404
+    assert "check it again" in problem["detail"]
+
+
+def test_sub_agents_charge_their_parent(service: RunningService) -> None:
+    for number in range(2):
+        assert service.check(f"sub{number}", "search", parent="main", args={"q": number})["allowed"]
+    assert service.check("sub2", "search", parent="main", args={"q": 2})["effect"] == "ask"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "detail"),
+    [
+        (b"{", 400, "truncated"),
+        (b'{"session": 1}', 400, "$.session"),
+        (b'{"session": "s", "tool": "t", "arguments": {}}', 400, "arguments"),
+        (b'{"session": "s", "tool": "t", "args": []}', 400, "$.args"),
+        (b'{"session": "s", "tool": "t", "call": "c1"}', 400, "c1"),
+        (b'{"session": "s", "tool": "t", "args": {"x": 1e999}}', 400, "out of range"),
+    ],
+)
+def test_bad_requests_are_refused(
+    service: RunningService, body: bytes, status: int, detail: str
+) -> None:
+    got, _, answer = post(str(service.socket), "/v1/check", body)
+    assert got == status
+    assert detail in json.loads(answer)["detail"]
+
+
+def test_a_body_that_is_too_large_is_refused(service: RunningService) -> None:
+    body = b'{"session": "%s"}' % (b"x" * 9_000_000)
+    assert post(str(service.socket), "/v1/check", body)[0] == 413
+
+
+def test_the_socket_is_private(service: RunningService) -> None:
+    assert stat.S_IMODE(service.socket.stat().st_mode) == 0o600
+    assert stat.S_IMODE(service.socket.parent.stat().st_mode) == 0o700
+
+
+def test_a_second_service_at_the_same_socket_does_not_start(service: RunningService) -> None:
+    run = subprocess.run(service._command, capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert "runs at" in run.stderr
+
+
+def test_after_a_crash_the_next_service_goes_on(service: RunningService) -> None:
+    assert service.check("s", "search", args={"q": 1}, call="h1")["allowed"]
+    service.kill()
+    assert service.socket.exists()  # it is stale
+    service.start()
+    repeated = service.check("s", "search", args={"q": 1}, call="h1", retry=True)
+    assert repeated["allowed"]  # and is not counted again
+    assert service.check("s", "search", args={"q": 2}, call="h2")["allowed"]
+    assert service.check("s", "search", args={"q": 3}, call="h3")["effect"] == "ask"
+    status, recorded = service.ask("/v1/record", session="s", call="h1", result="found")
+    assert (status, recorded["counted"]) == (200, True)
+
+
+def test_a_repeated_check_of_another_call_is_refused(service: RunningService) -> None:
+    service.check("s", "search", args={"q": 1}, call="h1")
+    status, problem = service.ask(
+        "/v1/check", session="s", tool="delete", args={"path": "x"}, call="h1", retry=True
+    )
+    assert status == 400
+    assert "in flight" in problem["detail"]
+
+
+def test_clients_at_once_never_overshoot_a_budget(service: RunningService) -> None:
+    allowed: list[str] = []
+
+    def ask(client: int) -> None:
+        for number in range(5):
+            answer = service.check("s", "search", args={"q": f"{client}.{number}"})
+            allowed.extend([answer["call"]] if answer["allowed"] else [])
+
+    threads = [threading.Thread(target=ask, args=(client,)) for client in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(allowed) == 2  # the third asks
+
+
+def test_it_ends_when_it_is_idle(start_service: StartService) -> None:
+    service = start_service("--idle", "1")
+    assert service.process.wait(60) == 0
+    assert not service.socket.exists()
+
+
+def test_a_port_needs_its_token(start_service: StartService, tmp_path: Path) -> None:
+    token_file = tmp_path / "token"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "policyguard", "serve", "--policy", "core"]
+    command += ["--store", str(tmp_path / "p.db"), "--port", str(port)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert "--token-file" in run.stderr
+    with subprocess.Popen([*command, "--token-file", str(token_file)]) as process:
+        try:
+            while True:
+                try:
+                    statuses = [_get(port, ""), _get(port, "x"), _get(port, token_file.read_text())]
+                    break
+                except OSError:
+                    assert process.poll() is None
+            assert statuses == [401, 401, 200]
+            assert stat.S_IMODE(token_file.stat().st_mode) == 0o600
+        finally:
+            process.terminate()
+
+
+def _get(port: int, token: str) -> int:
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        head = f"GET /v1/health HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token.strip()}\r\n"
+        connection.sendall(f"{head}connection: close\r\n\r\n".encode())
+        return int(connection.recv(65536).split()[1])
+
+
+def test_a_token_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("x" * 40)
+    token.chmod(0o644)
+    command = [sys.executable, "-m", "policyguard", "serve", "--policy", "core", "--port", "1"]
+    command += ["--token-file", str(token), "--store", str(tmp_path / "s.db")]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert "chmod 600" in run.stderr
+
+
+def test_health_metrics_and_the_description_are_served(service: RunningService) -> None:
+    service.check("s", "read")
+    service.check("s", "delete", args={"path": "canary"})
+    pages = {path: _read(service, path) for path in ("/v1/health", "/metrics", "/openapi.json")}
+    health = json.loads(pages["/v1/health"])
+    assert (health["status"], health["policy"], health["sessions"]) == ("ok", "served", 1)
+    assert health["pid"] == service.process.pid
+    metrics = pages["/metrics"].decode()
+    assert 'policyguard_decisions_total{effect="block"} 1.0' in metrics
+    assert 'policyguard_violations_total{effect="block",entry="rules/keep"} 1.0' in metrics
+    paths = json.loads(pages["/openapi.json"])["paths"]
+    assert {"/v1/check", "/v1/record", "/v1/turn", "/v1/health", "/metrics"} <= {*paths}
+
+
+def _read(service: RunningService, path: str) -> bytes:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(service.socket))
+        connection.sendall(f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
+        received = b""
+        while chunk := connection.recv(65536):
+            received += chunk
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert head.split()[1] == b"200", head
+    return body
+
+
+def test_the_client_imports_next_to_nothing() -> None:
+    code = """
+import sys
+before = set(sys.modules)
+from policyguard.adapters.client.hook_command import main
+print(*sorted(set(sys.modules) - before))
+"""
+    run = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": "."},
+    )
+    loaded = {name for name in run.stdout.split() if not name.startswith(("policyguard", "_"))}
+    assert loaded <= {"os", "os.path", "stat", "posixpath", "genericpath", "time"}, loaded
+
+
+def test_no_service_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable):
+        post(str(tmp_path / "none.sock"), "/v1/check", b"{}")

@@ -11,15 +11,15 @@ from policyguard.cli.options import policy_option
 from policyguard.cli.request import REFUSED, request_options, send
 
 
-@click.command(
-    epilog="""Example: echo '{"session": "s1", "tool": "ls", "args": {}}' | policyguard check"""
-)
+@click.command(epilog="Example: policyguard check --policy policyguard.yaml < call.json")
 @policy_option
 @request_options
 def check(
     policies: tuple[str, ...], store: Path | None, socket_path: Path | None, *, alone: bool
 ) -> None:
     """Decide on the call on standard input, and print the decision as JSON.
+
+    The call is JSON, such as {"session": "s1", "tool": "ls", "args": {}}.
 
     The call is counted if it may run: report its result with `policyguard record`. Exits with 0 if
     it may run, 1 if it is refused, 2 if it could not be checked: then it must not run.

@@ -102,7 +102,7 @@ def test_every_command_has_an_example_that_it_takes(name: str) -> None:
     assert command.epilog is not None
     example = command.epilog.removeprefix("Example: ")
     assert example.startswith(f"{name} ")
-    words = shlex.split(example.removeprefix(name).partition(" > ")[0])
+    words = shlex.split(example.removeprefix(name).partition(" > ")[0].partition(" < ")[0])
     context = command.make_context(name, words, resilient_parsing=True)
     assert context.args == []
     options = {option for param in command.params for option in param.opts}

@@ -89,32 +89,38 @@ def start(socket_path: str, command: Sequence[str], *, timeout: float = 5.0) -> 
 
     `command` is what to run; its log is beside the socket. Returns whether it listens.
     """
-    import fcntl
-
-    folder = os.path.dirname(socket_path)  # noqa: PTH120 - pathlib takes 5 ms to import
-    os.makedirs(folder, 0o700, exist_ok=True)  # noqa: PTH103
-    flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
-    lock = os.open(f"{socket_path}.starting", flags, 0o600)
-    deadline = time.monotonic() + timeout
-    is_starting = False
     try:
-        while time.monotonic() < deadline:
-            if _listens(socket_path):
-                return True
-            if not is_starting:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError:
-                    pass  # another program starts it
-                else:
-                    is_starting = True
-                    process = _spawn(command, f"{socket_path}.log")
-            elif os.waitpid(process, os.WNOHANG)[0]:  # another service was faster, or it failed
-                return _listens(socket_path)
-            time.sleep(_POLL)
+        folder = os.path.dirname(socket_path)  # noqa: PTH120 - pathlib takes 5 ms to import
+        os.makedirs(folder, 0o700, exist_ok=True)  # noqa: PTH103
+        flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
+        lock = os.open(f"{socket_path}.starting", flags, 0o600)
+    except OSError:
         return False
+    try:
+        return _start_locked(socket_path, command, lock, time.monotonic() + timeout)
     finally:
         os.close(lock)
+
+
+def _start_locked(socket_path: str, command: Sequence[str], lock: int, deadline: float) -> bool:
+    """Start the service if the lock on its start is free, else wait for whoever has it."""
+    import fcntl
+
+    process = 0
+    while time.monotonic() < deadline:
+        if _listens(socket_path):
+            return True
+        if process:
+            if os.waitpid(process, os.WNOHANG)[0]:  # another was faster, or it failed
+                return _listens(socket_path)
+        else:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                process = _spawn(command, f"{socket_path}.log")
+            except OSError:
+                pass  # another program starts it
+        time.sleep(_POLL)
+    return False
 
 
 def ask(

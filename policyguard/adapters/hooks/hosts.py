@@ -32,7 +32,7 @@ def answer_hook(sessions: ServedSessions, host: str, body: bytes) -> HookAnswer:
         from policyguard.guard.host_log import log_failure, warn
 
         reason = f"policyguard could not check this call ({type(error).__name__}: {error})"
-        if isinstance(error, PolicyguardError):
+        if isinstance(error, (PolicyguardError, msgspec.DecodeError, KeyError)):
             warn(reason)
         else:
             log_failure(f"a hook event of {host} was not answered")

@@ -16,7 +16,7 @@ from policyguard.cli.request import request_options, send
 def record(
     policies: tuple[str, ...], store: Path | None, socket_path: Path | None, *, alone: bool
 ) -> None:
-    """Report the result on standard input, and print as JSON what the model is told.
+    """Report the result on standard input, and print as JSON what to tell the model.
 
     The result is JSON, such as {"session": "s1", "call": "c1", "result": "two files"}.
 

@@ -103,7 +103,7 @@ def start(socket_path: str, command: Sequence[str], *, timeout: float = 5.0) -> 
 
 
 def _start_locked(socket_path: str, command: Sequence[str], lock: int, deadline: float) -> bool:
-    """Start the service if the lock on its start is free, else wait for whoever has it."""
+    """Start the service if the lock on its start is free, else wait for its holder."""
     import fcntl
 
     process = 0

@@ -1,1 +1,1 @@
-"""How a host is told to ask policyguard: the entries of its settings, one module per host."""
+"""The entries in hosts' settings that make them ask policyguard, one module per host."""

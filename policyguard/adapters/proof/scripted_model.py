@@ -62,7 +62,7 @@ class ScriptedModel:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request; the protocol is told by the path."""
+    """One request; its path names the protocol."""
 
     protocol_version = "HTTP/1.1"
     model: ScriptedModel

@@ -137,7 +137,7 @@ class Service:
 def _bind(path: Path) -> tuple[socket.socket, int]:
     """Return a listening socket and a lock that says that its service is alive.
 
-    A socket's file outlives a killed process. Whoever holds the lock may replace it: so of several
+    A socket's file outlives a killed process. The holder of the lock may replace it: so of several
     services that start at once one serves, and the others raise `ServiceError`.
     """
     import fcntl

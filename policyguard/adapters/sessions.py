@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import msgspec
 
 from policyguard.guard.guard import Guard
 from policyguard.guard.session import Session
 from policyguard.model.decision import Decision
+from policyguard.model.effect import Effect
+from policyguard.model.outcome import Recorded
 
 _Key = tuple[str, str, str, str, str | None]
 
@@ -45,6 +48,16 @@ class SessionAnswer(msgspec.Struct, kw_only=True):
     disabled: dict[str, str]
 
 
+class Observer(Protocol):
+    """Learns of each decision and result, to count them."""
+
+    def note_decision(self, decision: Decision) -> None:
+        """Count a decision."""
+
+    def note_result(self, recorded: Recorded) -> None:
+        """Count a result."""
+
+
 class ServedSessions:
     """The sessions of a guard, by what requests say of them.
 
@@ -52,8 +65,9 @@ class ServedSessions:
     latest ones. `bounds.sessions` of the policy bounds each.
     """
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, observer: Observer | None = None) -> None:
         self.guard = guard
+        self._observer = observer
         self._max_kept = guard._evaluator.bounds.sessions
         self._opened: OrderedDict[_Key, Session] = OrderedDict()
         self.asked: OrderedDict[tuple[str, str], Decision] = OrderedDict()
@@ -99,12 +113,47 @@ class ServedSessions:
         """Whether calls run on which policyguard itself fails."""
         return self.guard._mode.observe or self.guard._evaluator.allow_on_internal_error
 
-    def note_asked(self, decision: Decision, call: str) -> None:
+    def check(
+        self,
+        session: Session,
+        tool: str,
+        args: Mapping[str, Any],
+        call: str | None,
+        *,
+        may_be_repeated: bool = True,
+        **options: Any,
+    ) -> Decision:
+        """Check a call. Raises what `Session.check` raises.
+
+        One whose answer was lost and that is in flight already is not counted again, if it
+        `may_be_repeated`.
+        """
+        if call and may_be_repeated and call in session.in_flight:
+            repeated = session.preview(tool, args, **options)
+            if repeated.fingerprint == session.in_flight[call]:
+                return Decision(call, session.id, tool, Effect.ALLOW, True)
+        decision = session.check(tool, args, call=call, **options)
+        if call:
+            self._note_seen(session.id, call)
+        if decision.effect is Effect.ASK:
+            self._note_asked(decision, call or decision.id)
+        if self._observer is not None:
+            self._observer.note_decision(decision)
+        return decision
+
+    def record(self, session: Session, call: str, **result: Any) -> Recorded:
+        """Report a result. Raises what `Session.record` raises."""
+        recorded = session.record(call, **result)
+        if self._observer is not None:
+            self._observer.note_result(recorded)
+        return recorded
+
+    def _note_asked(self, decision: Decision, call: str) -> None:
         """Keep a decision that waits for an approval."""
         self.asked[decision.session, call] = decision
         _trim(self.asked, self._max_kept)
 
-    def note_seen(self, session: str, call: str) -> None:
+    def _note_seen(self, session: str, call: str) -> None:
         """Remember that a call was checked."""
         self._seen[session, call] = None
         _trim(self._seen, self._max_kept)

@@ -1,4 +1,4 @@
-"""What the hooks of all hosts do with calls: checked before, recorded after, never lost."""
+"""What the hooks of all hosts do with results: each call gets one, none is lost."""
 
 from __future__ import annotations
 
@@ -8,31 +8,8 @@ from typing import Any
 
 from policyguard.adapters.sessions import ServedSessions
 from policyguard.guard.session import Session
-from policyguard.model.decision import Decision
-from policyguard.model.effect import Effect
 from policyguard.model.errors import UnknownCallError
 from policyguard.model.outcome import Recorded
-
-
-def check_call(
-    sessions: ServedSessions,
-    session: Session,
-    tool: str,
-    args: Mapping[str, Any],
-    call: str | None = None,
-    **options: Any,
-) -> Decision:
-    """Check a call; one that needs an approval is kept, since the host may ask its user."""
-    if call and call in session.in_flight:  # the host repeats an event whose answer it lost
-        repeated = session.preview(tool, args, **options)
-        if repeated.fingerprint == session.in_flight[call]:
-            return Decision(call, session.id, tool, Effect.ALLOW, True)
-    decision = session.check(tool, args, call=call, **options)
-    if call:
-        sessions.note_seen(session.id, call)
-        if decision.effect is Effect.ASK:
-            sessions.note_asked(decision, call)
-    return decision
 
 
 def record_call(
@@ -51,9 +28,9 @@ def record_call(
     """
     asked = sessions.asked.pop((session.id, call), None)
     if asked is not None and session.approve(asked, by=by):
-        session.check(tool, args, call=call)
+        sessions.check(session, tool, args, call)
     try:
-        return session.record(call, **result)
+        return sessions.record(session, call, **result)
     except UnknownCallError:
         return None
 

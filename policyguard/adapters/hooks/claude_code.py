@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from policyguard.adapters.hooks.answer import NO_OPINION, HookAnswer
-from policyguard.adapters.hooks.calls import cancel_calls, check_call, record_call
+from policyguard.adapters.hooks.calls import cancel_calls, record_call
 from policyguard.adapters.sessions import ServedSessions, SessionRequest
 from policyguard.guard.session import Session
 from policyguard.model.decision import Decision
@@ -44,8 +44,8 @@ def _describe_session(event: dict[str, Any]) -> SessionRequest:
 
 
 def _check(sessions: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
-    decision = check_call(
-        sessions, session, event["tool_name"], event["tool_input"], event["tool_use_id"]
+    decision = sessions.check(
+        session, event["tool_name"], event["tool_input"], event["tool_use_id"]
     )
     return NO_OPINION if decision.allowed else _refuse(decision)
 
@@ -113,11 +113,11 @@ def _reconcile(sessions: ServedSessions, session: Session, event: dict[str, Any]
         if not response.startswith(_TURNED_DOWN) or sessions.has_seen(session.id, id_):
             continue
         args = call.get("tool_input")
-        decision = check_call(
-            sessions, session, call["tool_name"], args if isinstance(args, dict) else {}, id_
+        decision = sessions.check(
+            session, call["tool_name"], args if isinstance(args, dict) else {}, id_
         )
         if decision.allowed:
-            advice.append(session.record(id_, error=response).advice)
+            advice.append(sessions.record(session, id_, error=response).advice)
         else:
             advice.append(decision.message)
     return _advise(event, "\n".join(filter(None, advice)))

@@ -37,7 +37,7 @@ _MAX_DISCARDED = 4 * MAX_BODY
 """Bytes of a larger request that are read all the same: its sender reads no answer before."""
 
 BODY_TIMEOUT = 10.0
-"""Seconds in which a request's body must have arrived."""
+"""Seconds in which the next piece of a body that has begun must arrive."""
 
 _JSON = (b"content-type", b"application/json")
 _PROBLEM = (b"content-type", b"application/problem+json")
@@ -60,8 +60,8 @@ class ServiceApp:
         on_shutdown: Callable[[], None] = lambda: None,
     ) -> None:
         self.guard = guard
-        self.sessions = ServedSessions(guard)
         self.metrics = Metrics(guard)
+        self.sessions = ServedSessions(guard, self.metrics)
         self._store = store
         self._authorization = f"Bearer {token}".encode() if token else b""
         self._on_request, self._on_shutdown = on_request, on_shutdown
@@ -107,7 +107,7 @@ class ServiceApp:
             await self._send_error(send, operation, error)
         else:
             await self._send(send, 200, _JSON, self._encoder.encode(answer))
-            self.metrics.observe(operation.path, time.perf_counter() - began)
+            self.metrics.note_request(operation.path, time.perf_counter() - began)
 
     async def _run(self, operation: Operation, request: Any) -> msgspec.Struct:
         """Run an operation: at once in an open session, else in a thread, where it is opened."""
@@ -120,7 +120,7 @@ class ServiceApp:
         return hmac.compare_digest(given, self._authorization)
 
     async def _send_error(self, send: Send, operation: Operation, error: Exception) -> None:
-        self.metrics.count_error(operation.path)
+        self.metrics.note_error(operation.path)
         if isinstance(error, _BodyError):
             await self._send_problem(send, error.status, error.title, error.detail)
             return
@@ -197,11 +197,16 @@ class _BodyError(Exception):
         super().__init__(detail)
 
 
+_GONE = _BodyError(400, "request incomplete", "the client has gone")
+
+
 async def _read_body(receive: Callable[[], Awaitable[Message]]) -> bytes:
     """Return a request's body. Raises `_BodyError`."""
-    message = await _receive(receive)
+    message = await receive()
     body: bytes = message.get("body", b"")
     size = len(body)
+    if message["type"] == "http.disconnect":
+        raise _GONE
     if message.get("more_body"):
         chunks = [body]
         while message.get("more_body") and size <= _MAX_DISCARDED:
@@ -222,7 +227,7 @@ async def _receive(receive: Callable[[], Awaitable[Message]]) -> Message:
     except TimeoutError:
         raise _BodyError(408, "request too slow", f"send it within {BODY_TIMEOUT:.0f} s") from None
     if message["type"] == "http.disconnect":
-        raise _BodyError(400, "request incomplete", "the client has gone")
+        raise _GONE
     return message
 
 

@@ -38,7 +38,6 @@ from policyguard.adapters.sessions import (
 )
 from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision, EvalError, Violation
-from policyguard.model.effect import Effect
 from policyguard.model.errors import ClosedError, SessionLimitError, UnknownCallError
 from policyguard.store.errors import SessionBusyError, StoreError
 
@@ -54,14 +53,9 @@ def check(sessions: ServedSessions, request: CheckRequest) -> CheckAnswer:
         "estimate": request.estimate or None,
     }
     call = request.call
-    if call and request.retry and call in session.in_flight:
-        decision = session.preview(request.tool, request.args, **options)
-        if decision.fingerprint == session.in_flight[call]:
-            admitted = Decision("", session.id, request.tool, Effect.ALLOW, True)
-            return _answer_check(admitted, call)
-    decision = session.check(request.tool, request.args, call=call, **options)
-    if decision.effect is Effect.ASK:
-        sessions.note_asked(decision, call or decision.id)
+    decision = sessions.check(
+        session, request.tool, request.args, call, may_be_repeated=request.retry, **options
+    )
     return _answer_check(decision, call or decision.id)
 
 
@@ -82,7 +76,8 @@ def preview(sessions: ServedSessions, request: CheckRequest) -> CheckAnswer:
 def record(sessions: ServedSessions, request: RecordRequest) -> RecordAnswer:
     """Report the result of a call."""
     session = sessions.open(request)
-    recorded = session.record(
+    recorded = sessions.record(
+        session,
         request.call,
         result=request.result,
         error=asyncio.CancelledError(request.error or "") if request.cancelled else request.error,

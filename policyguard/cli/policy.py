@@ -84,6 +84,16 @@ def diff(context: click.Context, old: str, new: str, output_format: str) -> None
     context.exit(1 if changes else 0)
 
 
+@policy.command(epilog="Example: policyguard policy digest policy.yaml")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+def digest(files: tuple[str, ...]) -> None:
+    """Print the SHA-256 of a policy: of its layers and of the environment that it reads.
+
+    Exit codes: 0; 2 (misuse, or a broken policy).
+    """
+    click.echo(_compile(files).evaluator.digest)
+
+
 def _compile(files: tuple[str, ...]) -> CompiledPolicy:
     try:
         return compile_policy(files, cache=False)

@@ -22,6 +22,7 @@ from policyguard.store.paths import default_store_path, resolve_store_path
 @click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Serve on this port, not on a socket.")
 @path_option("--token-file", help_="With --port: the token's file (0600); made if there is none.")
+@path_option("--admin-token-file", help_="The token that approvals, grants and reloads need.")
 @click.option(
     "--idle", type=click.FloatRange(min=1), help="End after so many seconds without a request."
 )
@@ -33,6 +34,7 @@ def serve(
     host: str,
     port: int | None,
     token_file: Path | None,
+    admin_token_file: Path | None,
     idle: float | None,
 ) -> None:
     """Own sessions, and decide on calls for hooks and other programs.
@@ -45,20 +47,21 @@ def serve(
         usage_error("use --socket or --port, not both")
     try:
         from policyguard.adapters.client.location import locate_socket
-        from policyguard.adapters.service.server import load_service, read_token
+        from policyguard.adapters.service.server import Service, read_token
     except ImportError as error:
         usage_error(f"{error.name} is missing: pip install 'policyguard-engine[service]'")
     path = resolve_store_path(store or default_store_path())
     token = read_token(token_file) if token_file is not None else ""
+    admin_token = read_token(admin_token_file) if admin_token_file is not None else ""
     try:
-        service, guard = load_service(policies, path, token=token, idle=idle)
+        service = Service(policies, path, token=token, admin_token=admin_token, idle=idle)
     except PolicyError as error:
         policy_error(error)
-    with guard:
+    with service:
         if port is not None:
-            status(f"serving {guard.policy} on http://{host}:{port}")
+            status(f"serving {service.policy} on http://{host}:{port}")
             service.run_port(host, port)
             return
         socket_path = socket_path or locate_socket(policies, path)
-        status(f"serving {guard.policy} at {socket_path}")
+        status(f"serving {service.policy} at {socket_path}")
         service.run_socket(socket_path.absolute())

@@ -10,7 +10,7 @@ import asyncio
 import hmac
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -23,12 +23,17 @@ from policyguard.adapters.hooks.hosts import HOSTS, answer_hook
 from policyguard.adapters.service.handlers import OPERATIONS, Operation, describe_problem
 from policyguard.adapters.service.metrics import Metrics
 from policyguard.adapters.service.openapi import describe_api
-from policyguard.adapters.service.protocol import Done, Health, Problem
+from policyguard.adapters.service.protocol import Done, Health, Problem, ReloadRequest
 from policyguard.adapters.sessions import ServedSessions, SessionRequest
 from policyguard.guard.host_log import log_failure
+from policyguard.model.errors import PolicyguardError
 
 if TYPE_CHECKING:
+    from policyguard.adapters.service.reload import PolicyReload
     from policyguard.guard.guard import Guard
+
+ADMIN_PATHS = frozenset({"/v1/approve", "/v1/grant", "/v1/revoke", "/v1/reload", "/v1/shutdown"})
+"""What a person does, and an agent must not."""
 
 MAX_BODY = 8 * 1024 * 1024
 """Bytes of a request; the policy's `bounds` of arguments are far below it."""
@@ -39,6 +44,10 @@ _MAX_DISCARDED = 4 * MAX_BODY
 BODY_TIMEOUT = 10.0
 """Seconds in which the next piece of a body that has begun must arrive."""
 
+_SWAP_POLL = 0.005
+
+R = TypeVar("R")
+
 _JSON = (b"content-type", b"application/json")
 _PROBLEM = (b"content-type", b"application/problem+json")
 
@@ -46,8 +55,9 @@ _PROBLEM = (b"content-type", b"application/problem+json")
 class ServiceApp:
     """The ASGI application over a guard.
 
-    With a `token`, requests need it as a bearer token. `on_request` is called at each request,
-    `on_shutdown` when one asks the service to end.
+    With a `token`, requests need it as a bearer token; with an `admin_token`, `ADMIN_PATHS` need
+    that one. `on_request` is called at each request, `on_shutdown` when one asks the service to
+    end.
     """
 
     def __init__(
@@ -56,6 +66,7 @@ class ServiceApp:
         *,
         store: str | None,
         token: str = "",
+        admin_token: str = "",
         on_request: Callable[[], None] = lambda: None,
         on_shutdown: Callable[[], None] = lambda: None,
     ) -> None:
@@ -64,8 +75,13 @@ class ServiceApp:
         self.sessions = ServedSessions(guard, self.metrics)
         self._store = store
         self._authorization = f"Bearer {token}".encode() if token else b""
+        self._admin = f"Bearer {admin_token}".encode() if admin_token else b""
+        self.reload: PolicyReload | None = None
         self._on_request, self._on_shutdown = on_request, on_shutdown
         self._started = time.monotonic()
+        self._in_threads = 0
+        self._in_force = asyncio.Event()
+        self._in_force.set()
         self._operations = {operation.path: operation for operation in OPERATIONS}
         self._decoders = {
             operation.path: msgspec.json.Decoder(operation.request) for operation in OPERATIONS
@@ -74,6 +90,7 @@ class ServiceApp:
         self._pages = Starlette(
             routes=[
                 Route("/v1/shutdown", self._shut_down, methods=["POST"]),
+                Route("/v1/reload", self._reload_policy, methods=["POST"]),
                 Route("/v1/health", self._health),
                 Route("/v1/sessions", self._list_sessions),
                 Route("/v1/constraints", self._list_constraints),
@@ -90,7 +107,7 @@ class ServiceApp:
             await self._pages(scope, receive, send)
             return
         self._on_request()
-        if self._authorization and not self._is_authorized(scope):
+        if not self._is_authorized(scope):
             detail = "send the token of the service's token file as `Authorization: Bearer …`"
             await self._send_problem(send, 401, "token missing or wrong", detail)
             return
@@ -101,6 +118,8 @@ class ServiceApp:
         began = time.perf_counter()
         try:
             body = await _read_body(receive)
+            if not self._in_force.is_set():
+                await self._in_force.wait()
             request = self._decoders[operation.path].decode(body)
             answer = await self._run(operation, request)
         except Exception as error:  # noqa: BLE001 - each becomes an answer
@@ -113,11 +132,46 @@ class ServiceApp:
         """Run an operation: at once in an open session, else in a thread, where it is opened."""
         if isinstance(request, SessionRequest) and self.sessions.get_open(request) is not None:
             return operation.run(self.sessions, request)
-        return await asyncio.to_thread(operation.run, self.sessions, request)
+        return await self._run_in_thread(operation.run, request)
+
+    async def _run_in_thread(self, run: Callable[..., R], *arguments: object) -> R:
+        """Call a function with the sessions in a thread; the policy is not swapped meanwhile."""
+        await self._in_force.wait()
+        self._in_threads += 1
+        try:
+            return await asyncio.to_thread(run, self.sessions, *arguments)
+        finally:
+            self._in_threads -= 1
+
+    async def swap(self, load: Callable[[], Guard]) -> None:
+        """Put another guard in place of this one, which is closed; sessions go on in it.
+
+        If it cannot be loaded, the service ends, and the next one says why.
+        """
+        self._in_force.clear()
+        try:
+            while self._in_threads:
+                await asyncio.sleep(_SWAP_POLL)
+            await asyncio.to_thread(self.guard.close)
+            asked = self.sessions.asked
+            self.guard = self.metrics.guard = await asyncio.to_thread(load)
+            self.sessions = ServedSessions(self.guard, self.metrics)
+            self.sessions.asked.update(asked)
+        except PolicyguardError:
+            log_failure("the policy could not be swapped: the service ends")
+            self._on_shutdown()
+        finally:
+            self._in_force.set()
 
     def _is_authorized(self, scope: Scope) -> bool:
+        if not (self._authorization or self._admin):
+            return True
         given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        return hmac.compare_digest(given, self._authorization)
+        if self._admin and hmac.compare_digest(given, self._admin):
+            return True
+        if self._admin and scope["path"] in ADMIN_PATHS:
+            return False
+        return not self._authorization or hmac.compare_digest(given, self._authorization)
 
     async def _send_error(self, send: Send, operation: Operation, error: Exception) -> None:
         self.metrics.note_error(operation.path)
@@ -166,10 +220,22 @@ class ServiceApp:
             body = await _read_body(request.receive)
         except _BodyError as error:
             return Response(error.detail, error.status)
-        answer = await asyncio.to_thread(answer_hook, self.sessions, host, body)
+        answer = await self._run_in_thread(answer_hook, host, body)
         if answer.exit_code:
             return Response(answer.error, 500, media_type="text/plain")
         return _json(answer.output) if answer.output is not None else Response(b"")
+
+    async def _reload_policy(self, request: HttpRequest) -> Response:
+        try:
+            asked = msgspec.json.decode(await _read_body(request.receive), type=ReloadRequest)
+        except (_BodyError, ValueError) as error:
+            return _json(Problem(title="invalid request", status=400, detail=str(error)), 400)
+        problem = "this service cannot reload" if self.reload is None else ""
+        if self.reload is not None:
+            problem = await self.reload.reload(asked.digest)
+        if problem:
+            return _json(Problem(title="policy not loaded", status=409, detail=problem), 409)
+        return _json(Done())
 
     async def _shut_down(self, _: HttpRequest) -> Response:
         self._on_shutdown()

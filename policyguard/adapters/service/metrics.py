@@ -53,7 +53,7 @@ class Metrics:
         self._constraints = Gauge(
             "policyguard_constraints", "Learned constraints that hold.", registry=self._registry
         )
-        self._guard = guard
+        self.guard = guard
         # Finding the series of a label takes longer than counting in it.
         self._series: dict[tuple[str, ...], Histogram | Counter] = {}
 
@@ -90,5 +90,5 @@ class Metrics:
 
     def render(self) -> tuple[bytes, str]:
         """Return the metrics in Prometheus' text format, and its media type."""
-        self._constraints.set(len(self._guard.constraints()))
+        self._constraints.set(len(self.guard.constraints()))
         return generate_latest(self._registry), CONTENT_TYPE_LATEST

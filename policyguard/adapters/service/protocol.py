@@ -165,6 +165,12 @@ class RevokeAnswer(msgspec.Struct, kw_only=True):
     revoked: bool
 
 
+class ReloadRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The policy's digest (SHA-256, hex) after the change that its sender has read."""
+
+    digest: str
+
+
 class Done(msgspec.Struct, kw_only=True):
     """An answer without more to say."""
 

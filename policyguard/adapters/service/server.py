@@ -10,19 +10,24 @@ import stat
 import struct
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+import policyguard
 from policyguard.adapters.service.app import ServiceApp
+from policyguard.adapters.service.reload import PolicyReload
 from policyguard.guard.guard import Guard
 from policyguard.model.errors import PolicyguardError
 from policyguard.store.paths import FILE_MODE, ensure_private_folder
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_INTERVAL = 1.0
+"""Seconds between two looks at what is installed."""
+
 _MIN_TOKEN_CHARS = 16
 _TOKEN_BYTES = 32
 
@@ -59,22 +64,42 @@ def _is_own_peer(connection: socket.socket) -> bool:
 class Service:
     """A guard behind a Unix socket or a loopback port, until it is stopped or idle.
 
-    `idle` is after how many seconds without a request it ends; None: never.
+    `idle` is after how many seconds without a request it ends; None: never. As a context manager
+    it closes its guard. Raises what `Guard.load` raises.
     """
 
     def __init__(
-        self, guard: Guard, *, store: str | None, token: str = "", idle: float | None = None
+        self,
+        policies: Sequence[str],
+        store: Path,
+        *,
+        token: str = "",
+        admin_token: str = "",
+        idle: float | None = None,
     ) -> None:
         self._idle = idle
         self._latest = time.monotonic()
         self.app = ServiceApp(
-            guard,
-            store=store,
+            Guard.load([*policies], store=store),
+            store=str(store),
             token=token,
+            admin_token=admin_token,
             on_request=self._note_request,
             on_shutdown=self.shut_down,
         )
+        self.app.reload = self._reload = PolicyReload(self.app, policies, store)
         self._server: uvicorn.Server | None = None
+
+    @property
+    def policy(self) -> str:
+        """The name of the policy in force."""
+        return self.app.guard.policy
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.app.guard.close()
 
     def run_socket(self, path: Path) -> None:
         """Serve on a Unix socket (0600). Raises `ServiceError` if another service does so."""
@@ -111,11 +136,16 @@ class Service:
             asyncio_runner.run(self._serve(self._server))
 
     async def _serve(self, server: uvicorn.Server) -> None:
-        watcher = asyncio.create_task(self._end_when_idle(server))
+        watchers = [
+            asyncio.create_task(self._end_when_idle(server)),
+            asyncio.create_task(self._end_when_upgraded(server)),
+            asyncio.create_task(self._reload.watch()),
+        ]
         try:
             await server.serve()
         finally:
-            watcher.cancel()
+            for watcher in watchers:
+                watcher.cancel()
 
     def shut_down(self) -> None:
         """End after the requests that are under way."""
@@ -125,6 +155,13 @@ class Service:
     def _note_request(self) -> None:
         self._latest = time.monotonic()
 
+    async def _end_when_upgraded(self, server: uvicorn.Server) -> None:
+        """End once another version is installed: the next client starts that one."""
+        installed = _installed_files()
+        while _installed_files() == installed:
+            await asyncio.sleep(_INTERVAL)
+        server.should_exit = True
+
     async def _end_when_idle(self, server: uvicorn.Server) -> None:
         while self._idle is not None:
             left = self._latest + self._idle - time.monotonic()
@@ -132,6 +169,15 @@ class Service:
                 server.should_exit = True
                 return
             await asyncio.sleep(left)
+
+
+def _installed_files() -> tuple[int, int] | None:
+    """Return what changes when policyguard is installed anew; None while that is under way."""
+    try:
+        status = Path(policyguard.__file__).stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def _bind(path: Path) -> tuple[socket.socket, int]:
@@ -186,14 +232,3 @@ def read_token(path: Path) -> str:
     if len(token) < _MIN_TOKEN_CHARS or not token.isprintable() or " " in token:
         raise ServiceError(f"{path}: not a token of {_MIN_TOKEN_CHARS} characters or more")
     return token
-
-
-def load_service(
-    policies: Iterable[str], store: Path, *, token: str = "", idle: float | None = None
-) -> tuple[Service, Guard]:
-    """Return a service for a policy and a store, and its guard, which the caller closes.
-
-    Raises what `Guard.load` raises.
-    """
-    guard = Guard.load([*policies], store=store)
-    return Service(guard, store=str(store), token=token, idle=idle), guard

@@ -35,6 +35,12 @@ def record_call(
         return None
 
 
+def find_call(session: Session, tool: str, args: Mapping[str, Any]) -> str | None:
+    """Return the call in flight with this tool and these arguments, the oldest of several."""
+    fingerprint = session.preview(tool, args).fingerprint
+    return next((id_ for id_, found in session.in_flight.items() if found == fingerprint), None)
+
+
 def cancel_calls(session: Session) -> None:
     """Record what is still in flight at the end of a turn: the host stopped it without an event."""
     for call in session.in_flight:

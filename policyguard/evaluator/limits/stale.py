@@ -61,6 +61,8 @@ class RecentResultsChecker(LimitChecker, eq=False, kw_only=True):
         count = self.count(tracker, attempt)
         if count is None or (count < self.min_count and not refused_count):
             return None
+        if count == 0 < self.max:  # refusals by other entries are no row of results
+            return None
         effect = self.effect_for(count, refused_count)
         if effect is None:
             return None

@@ -73,7 +73,7 @@ _VALUES = {
         **dict.fromkeys(
             ("environment", "infra", "infrastructure", "server", "system", "tool"), "harness"
         ),
-        **dict.fromkeys(("nobody", "none"), "unknown"),
+        "none": "unknown",
     },
     "effect": {
         "abort": "halt",

@@ -71,6 +71,8 @@ def _read_lines(path: Path, *, follow: bool) -> Iterator[bytes]:
                 held.clear()
             elif held_bytes > MAX_LINE_BYTES:
                 break
+    except IsADirectoryError:
+        usage_error(f"{path}: is a folder; name one of its journals")
     except OSError as error:
         usage_error(f"{path}: cannot be read: {error.strerror}")
     if not has_event:

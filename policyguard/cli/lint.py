@@ -99,7 +99,11 @@ def _next_step(result: LintResult, *, fixed: bool) -> str:
 
 def _load_settings(config: Path | None) -> Config:
     file = config or find_config(Path())
-    return read_config(file) if file is not None else Config()
+    try:
+        return read_config(file) if file is not None else Config()
+    except OSError as error:
+        error.filename = error.filename or file  # a failed read does not name it
+        raise
 
 
 def _split_codes(options: tuple[str, ...]) -> tuple[str, ...]:

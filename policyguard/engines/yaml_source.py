@@ -316,6 +316,8 @@ def _syntax_diagnostic(source: SourceText, error: yaml.YAMLError) -> Diagnostic:
         hint = f"a value that begins with a quote ends at the next: put {other} around all of it"
     elif before[-1:] in ("]", "}") and (opened := _FLOW_VALUE.search(before)):
         hint = f"quote a text that begins with `{opened[1]}`"
+    elif before[-1:] == "$" and character == "{":
+        hint = "for a variable of the environment, write a param: `{default: …, env: NAME}`"
     elif character == "\t":
         hint = "indent with spaces"
     elif character and character in _INDICATORS:

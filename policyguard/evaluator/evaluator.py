@@ -251,6 +251,10 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
                 session.count_refusals(limit, attempt) if has_refusals and limit.escalates else 0
             )
             violation = limit.evaluate(tracker, attempt, state_changes, refused_count)
+            # An approved call had to wait for a person: its refusals are no reason to give up.
+            advises = refused_count and violation is not None and violation.effect is Effect.ADVISE
+            if advises and attempt.approval_fingerprint in session.approvals.received:
+                violation = limit.evaluate(tracker, attempt, state_changes, 0)
             if violation is not None:
                 (would if limit.observe else found).append(violation)
         if session.bans.active:

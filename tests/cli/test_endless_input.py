@@ -95,6 +95,12 @@ def test_a_journal_is_shown_though_its_first_lines_are_damaged(tmp_path: Path) -
     assert done.stdout.startswith("not an event: {broken\nsession ")
 
 
+def test_a_folder_in_place_of_a_journal_is_named(tmp_path: Path) -> None:
+    done = run("journal", "show", str(tmp_path))
+    assert done.returncode == 2
+    assert done.stderr.endswith("is a folder; name one of its journals\n")
+
+
 @pytest.mark.parametrize(
     "command", ["--help", "schema", "lint", f"simulate {DEMO}", f"journal show {DEMO}"]
 )

@@ -190,7 +190,7 @@ def test_runs_without_outcomes_exit_with_2(tmp_path: Path) -> None:
         in _run(only_failed, "--max-harm", "0.1").stderr
     )
     (tmp_path / "no.txt").write_text("hello")
-    assert "no trace among the files given" in _run(tmp_path / "no.txt", "--max-harm", "0.1").stderr
+    assert "no trace among the files" in _run(tmp_path / "no.txt", "--max-harm", "0.1").stderr
     assert _run(tmp_path / "nowhere", "--max-harm", "0.1").exit_code == 2
 
 

@@ -236,6 +236,11 @@ def test_lines_before_the_damage_are_read(tmp_path: Path) -> None:
         ("a.zip", b"PK\x03\x04" + b"\xff" * 600, "a broken zip archive"),
         ("a.gz", gzip.compress(b""), "empty"),
         ("a.gz", gzip.compress(b"\xff\0"), "binary, or not UTF-8"),
+        (
+            "state.db",
+            b"SQLite format 3\0" + bytes(84),
+            "a database; a store's journals are in the folder `journal` beside it",
+        ),
         ("a.gz", gzip.compress(b"hello"), "not JSON"),
         (
             "a.gz",
@@ -244,7 +249,7 @@ def test_lines_before_the_damage_are_read(tmp_path: Path) -> None:
             "one JSON object with `a`",
         ),
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_damaged_archives_are_reported(tmp_path: Path, name: str, data: bytes, reason: str) -> None:
     (tmp_path / name).write_bytes(data)

@@ -16,7 +16,7 @@ import msgspec
 from policyguard.cel.check.operator_types import (
     infer_arithmetic_type,
     is_ordered,
-    suggest_time_literal,
+    suggest_literal,
 )
 from policyguard.cel.check.overloads import ResolvedCall, find_accessor, resolve_call
 from policyguard.cel.check.problems import Problems, did_you_mean, suggest_field
@@ -295,7 +295,7 @@ class _Checker:
     def check_equality(self, node: ast.Binary, left: Type, right: Type) -> None:
         if not is_comparable(left, right):
             message = f"{with_article(left)} is never equal to {with_article(right)}"
-            help_ = suggest_time_literal(node, left, right)
+            help_ = suggest_literal(node, left, right)
             self.problems.report("never-equal", message, node.span, help_)
         self.check_member(left, node.right)
         self.check_member(right, node.left)
@@ -333,7 +333,7 @@ class _Checker:
             self.problems.report("never-equal", message, node.span)
 
     def report_no_operator(self, node: ast.Binary, left: Type, right: Type) -> None:
-        help_ = suggest_time_literal(node, left, right)
+        help_ = suggest_literal(node, left, right)
         if left in NUMERIC_TYPES and right in NUMERIC_TYPES:
             help_ = "convert one side with `int(…)` or `double(…)`"
         elif help_ is None and "string" in (left.kind, right.kind) and node.operator == "+":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -23,6 +24,9 @@ _KINDS_BY_OPERATOR: Final[dict[str, frozenset[str]]] = {
     "/": frozenset({"int", "uint", "double"}),
     "%": frozenset({"int", "uint"}),
 }
+
+
+_NUMBER: Final = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?")
 
 
 def infer_arithmetic_type(operator: str, left: Type, right: Type) -> Type | None:
@@ -50,9 +54,12 @@ def _is_dynamic(left: Type, right: Type, possible: Iterable[str]) -> bool:
     return DYN in (left, right) and left.kind in kinds and right.kind in kinds
 
 
-def suggest_time_literal(node: Binary, left: Type, right: Type) -> str | None:
-    """Return help if a number or string is used as a time, beside one; None for other operands."""
+def suggest_literal(node: Binary, left: Type, right: Type) -> str | None:
+    """Return help if a time or number beside another is written as something else; else None."""
     for time, other, operand in ((left, right, node.right), (right, left, node.left)):
+        text = operand.value if isinstance(operand, Constant) else None
+        if time in NUMERIC_TYPES and isinstance(text, str) and _NUMBER.fullmatch(text):
+            return f"write the number without quotes: `{text}`"
         if time not in (DURATION, TIMESTAMP) or other.kind not in ("int", "double", "string"):
             continue
         if time == TIMESTAMP and node.operator not in ("+", "-"):

@@ -217,7 +217,8 @@ class _TreeBuilder:
     def build_ident(self, tree: Any, span: TextSpan, depth: int, absolute: bool = False) -> Expr:
         name = tree.children[0]
         if isinstance(self.literals.get(name.start_pos), QuotedName):
-            return self.reject("syntax", "a name in backticks is only valid after a dot", span)
+            message = "a name in backticks is only valid after a dot"
+            return self.reject("syntax", message, span, "put a text in quotes: `'…'`")
         if name in RESERVED_WORDS:
             help_ = explain_unexpected(name, 0, name).help
             return self.reject("syntax", f"`{name}` is a reserved word", span, help_)

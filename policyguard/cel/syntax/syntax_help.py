@@ -26,7 +26,12 @@ _HELP_BY_WORD: Final = {
     **dict.fromkeys("“”‘’«»", "write straight quotes: `'…'`"),
 }
 """By the unexpected word, or the one before it, in lower case."""
-_OPERATORS: Final = {"=~": _HELP_BY_WORD["~"], "<>": "write `!=`", "!==": "write `!=`"}
+_OPERATORS: Final = {
+    "=~": _HELP_BY_WORD["~"],
+    "<>": "write `!=`",
+    "!==": "write `!=`",
+    "=>": "write `>=`, or `list.exists(x, …)` for a condition on items",
+}
 _VALUE_END: Final = re.compile(r"[\w\])}\"']\s+\Z")
 _VALUE_START: Final = re.compile(r"[\w(\[{\"']")
 """Two values in a row, with nothing between them."""

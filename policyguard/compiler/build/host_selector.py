@@ -7,13 +7,15 @@ from collections.abc import Iterable
 from policyguard.cel.errors import OperationError
 from policyguard.cel.functions.hosts import HostError, matches_host, normalize_host_pattern
 from policyguard.cel.functions.urls import url_host
+from policyguard.model.diagnostic import quote_text
 from policyguard.model.entry import Selector
 
 
 def read_host_pattern(text: str) -> str:
     """Return a pattern in normal form. Raises `ValueError` with the reason if it is invalid."""
     if "/" in text or "://" in text:
-        raise HostError("a pattern is a host alone, such as `x.org` or `*.x.org`")
+        host = text.partition("://")[2] or text
+        raise HostError(f"write the host alone: {quote_text(host.partition('/')[0] or 'x.org')}")
     if "*" in text.removeprefix("*."):
         raise HostError("`*` stands for subdomains only, as in `*.x.org`")
     return normalize_host_pattern(text)

@@ -7,6 +7,7 @@ import re
 _AMOUNT = re.compile(r"([0-9]{1,9})\s*([A-Za-z]+)")
 _DECIMAL = re.compile(r"([0-9]{1,6})\.([0-9]{1,3})\s*([A-Za-z]+)")
 _CLOCK = re.compile(r"([0-9]{1,6})\s*h(?:ours?)?\s*([0-9]{1,2})\s*m(?:in)?")
+_SHARE = re.compile(r"([0-9]{1,3})\s*%")
 _UNITS = {
     **dict.fromkeys(("ms", "msec", "millis", "millisecond", "milliseconds"), "ms"),
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "s"),
@@ -41,7 +42,9 @@ def explain_duration(text: str) -> str | None:
 
 
 def explain_number(text: str) -> str | None:
-    """Return what to write for `$5`, `5 USD`, `500,000` or `2m tokens`."""
+    """Return what to write for `$5`, `5 USD`, `500,000`, `2m tokens` or `80%`."""
+    if (share := _SHARE.fullmatch(text)) is not None:
+        return f"write an amount; where the key takes a share, `{int(share[1]) / 100:g}`"
     found = _NUMBER.fullmatch(text.strip())
     if found is None:
         return None

@@ -13,9 +13,11 @@ from policyguard.model.diagnostic import quote_text
 _KEYS = {
     "action": ("effect",),
     "arguments": ("when",),
+    "comment": ("reason",),
     "condition": ("when",),
     "conditions": ("when",),
     "decision": ("effect",),
+    "description": ("reason",),
     "duration": ("within",),
     "every": ("within",),
     "except": ("outside", "unless"),
@@ -31,6 +33,7 @@ _KEYS = {
     "max_retries": ("failures",),
     "max_tokens": ("tokens",),
     "maximum": ("calls", "max"),
+    "name": ("id",),
     "not": ("outside",),
     "output": ("text",),
     "error": ("message",),
@@ -50,6 +53,13 @@ _KEYS = {
 }
 """Keys of other tools, each with the keys here that may be meant, the first that fits."""
 _HINTS = {
+    **dict.fromkeys(
+        ("approved_by", "approver", "approvers"), "write `effect: ask` and `approval: {from: […]}`"
+    ),
+    **dict.fromkeys(
+        ("except_tools", "exclude_tools", "excluded_tools"), "write `tools: {outside: […]}`"
+    ),
+    "expires": "write it in a condition: `now < timestamp('2026-01-31T00:00:00Z')`",
     "disabled": "remove the entry, or switch an inherited one off under `disable`",
     "enabled": "remove the entry, or switch an inherited one off under `disable`",
     "match": "write what it matches beside `effect`: `tools: […]`, `when: …`",
@@ -58,6 +68,13 @@ _HINTS = {
     "unit": "the key says the unit: `calls`, `tokens`, `cost` or `time`",
 }
 _VALUES = {
+    "blame": {
+        **dict.fromkeys(("caller", "llm", "model", "user"), "agent"),
+        **dict.fromkeys(
+            ("environment", "infra", "infrastructure", "server", "system", "tool"), "harness"
+        ),
+        "none": "unknown",
+    },
     "effect": {
         "abort": "halt",
         "approval": "ask",
@@ -86,6 +103,7 @@ _VALUES = {
         "report_only": "observe",
         "shadow": "observe",
         "test": "observe",
+        "warn": "observe",
     },
     "per": {
         **dict.fromkeys(("conversation", "run", "task", "thread"), "session"),
@@ -93,6 +111,7 @@ _VALUES = {
         **dict.fromkeys(("all", "everyone", "total"), "global"),
     },
 }
+_CALL_BUDGET = "write a budget: `budgets: {name: {tools: […], calls: 20, within: 1h}}`"
 _TOP_HINTS = {
     **dict.fromkeys(
         ("allow", "allowed", "allowlist", "whitelist"),
@@ -108,6 +127,10 @@ _TOP_HINTS = {
         "there is no default effect: a call that nothing refuses runs; to refuse all but some "
         "tools, write a rule with `tools: {outside: […]}`",
     ),
+    **dict.fromkeys(
+        ("max_calls", "quota", "quotas", "rate_limit", "rate_limits", "throttle"), _CALL_BUDGET
+    ),
+    "tools": "name tools in a rule or a budget: `rules: {name: {tools: […], when: …}}`",
 }
 """What to write instead of sections of other tools."""
 _TIMES = {"second": "1s", "minute": "1m", "hour": "1h", "day": "1d", "week": "7d", "month": "30d"}
@@ -125,6 +148,8 @@ _CALL_KEYS = {
 """Keys of a call in other tools, which here is `tool: {arguments}`."""
 _POLICY_KEYS = ("budgets", "classify", "extends", "learn", "limits", "outcomes", "rules")
 _TIME_KEYS = ("duration", "every", "interval", "period", "within")
+_TOTALS = ("calls", "limit", "max_calls", "rate", "rate_limit", "total")
+"""What a limit cannot cap, as keys in the place of a kind."""
 _IN_CALLS = "`window` counts calls; for a time use a budget: `{calls: 3, within: 5m}`"
 _TAKE_LISTS = ("agents", "classes", "commands", "hosts", "outside", "paths", "servers", "tools")
 """Selectors, into which a named list is inserted by `$name`."""
@@ -149,6 +174,10 @@ def explain_key(key: str, known: Collection[str], value: Node | None) -> str | N
         return _TOP_HINTS[folded]
     if folded in _TIME_KEYS and "window" in known:
         return _IN_CALLS
+    if "repeat" in known and folded in _TOTALS:
+        return _CALL_BUDGET
+    if "repeat" in known and folded == "max":
+        return f"name the kind of limit: `repeat: {{max{_show_value('max', value)}}}`"
     return _HINTS.get(folded) if "effect" in known or "calls" in known else None
 
 

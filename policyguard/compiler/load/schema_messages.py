@@ -217,9 +217,9 @@ def _describe_choice(problem: ValidationProblem) -> Message:
     given = [f"`{key}`" for key in keys if key in problem.value]
     names = ", ".join(f"`{key}`" for key in keys if key not in _deprecated(problem))
     if len(given) > 1:
-        return Message(
-            "schema/conflict", f"{_owner(problem)} has {' and '.join(given)}; keep exactly one"
-        )
+        hint = "write an entry for each" if "calls" in keys else None
+        message = f"{_owner(problem)} has {' and '.join(given)}; keep exactly one"
+        return Message("schema/conflict", message, hint)
     amount = "one" if problem.keyword == "oneOf" else "at least one"
     hint = 'to cover every call, write `tools: ["*"]`' if "tools" in keys else None
     return Message("schema/missing-key", f"{_owner(problem)} needs {amount} of {names}", hint)
@@ -275,6 +275,10 @@ def _describe_mismatch(problem: ValidationProblem, node: Node | None) -> Message
         hint = "write `none` to switch it off"
     elif "a map" in expected.text and type(value) is int and takes_maximum(problem):
         hint = f"write `{{max: {value}}}`"
+    elif "a map" in expected.text and value is True and takes_maximum(problem):
+        hint = f"write its keys: `{problem.path[-1]}: {{max: …}}`"
+    elif isinstance(node, ScalarNode) and not node.text and isinstance(problem.path[-1], str):
+        hint = f"`{problem.path[-1]}` is empty: write its value, or omit the key"
     elif expected.text == "a list" and isinstance(value, dict):
         hint = items_hint(problem)
     elif (

@@ -34,12 +34,16 @@ def map_hint(problem: ValidationProblem) -> str | None:
     if key in problem.schema.get("properties", {}):
         return f"`{key}` is in the place of a name: indent it further, as a key of its entry"
     if isinstance(value, bool):
+        if not value and key == "learn":
+            return "omit it; where it is inherited, write `learn: {blame: []}` to learn nothing"
         if not value:
             return f"omit `{key}`"
         if not problem.schema.keys() & {"minProperties", "required", "oneOf", "anyOf"}:
             return _name_keys(problem) or f"write `{key}: {{}}` for its defaults, or its keys in it"
     if value is None:
         return f"`{key}` is empty: indent its keys further"
+    if type(value) is int and "repeat" in problem.schema.get("properties", {}):
+        return f"write `{{repeat: {{max: {value}}}}}`, or cap all its calls with a budget"
     if isinstance(value, str) and 0 < len(value) <= MAX_SHOWN_CHARS:
         keys = schema.find_keys(dict(problem.schema))
         if problem.schema.get("maxProperties") == 1:  # a call

@@ -46,6 +46,15 @@ def find_name_problem(name: str, *, is_free_text: bool = False) -> tuple[str, st
     )
 
 
+def find_path_problem(glob: str) -> tuple[str, str] | None:
+    """Report a path that begins or ends as a regex does."""
+    plain = glob.removeprefix("^").removesuffix("$").replace("\\.", ".").replace(".*", "*")
+    if not plain or not (glob.startswith("^") or glob.endswith("$")):
+        return None
+    message = f"{quote_text(glob)} is written as a regex, not as a path"
+    return message, f"write {quote_text(plain)}; a folder covers all below"
+
+
 def find_letter_problem(name: str) -> tuple[str, str] | None:
     """Report invisible and look-alike letters, and spaces around a name."""
     shown = quote_text(name)

@@ -7,6 +7,8 @@ characters, and letters of another alphabet that look like Latin ones, never mat
 
 The `words` of a class are single words: tool names are split at `_ - .` and camelCase.
 
+The `paths` of a rule or budget are globs of whole paths, so they take no `^` and `$`.
+
 The names of arguments in `classify` are plain names, or paths of them (`options.path`): no glob, no
 JSONPath, no index. In roles, targets and users, too, `*` is compared as exact text.
 
@@ -46,6 +48,7 @@ from policyguard.lint.analysis.names import (
     find_argument_problem,
     find_letter_problem,
     find_name_problem,
+    find_path_problem,
 )
 from policyguard.lint.analysis.references import is_glob
 from policyguard.lint.rule import Finding, LintContext
@@ -69,6 +72,9 @@ def check(context: LintContext) -> Iterator[Finding]:
         if found := _find_bare_server(name, is_server="servers" in path) or find_name_problem(name):
             key = path[:1] == ("limits",)
             yield Finding(context.merged.span_of(path, key=key), *found)
+    for path, glob in _selected(context, ("paths",)):
+        if found := find_path_problem(glob):
+            yield Finding(context.merged.span_of(path), *found)
     yield from _check_words(context)
     yield from _check_arguments(context)
     for one in find_compared_names(context):
@@ -140,13 +146,7 @@ def _find_bare_server(name: str, *, is_server: bool) -> tuple[str, str] | None:
 def _selector_names(context: LintContext) -> Iterator[tuple[Path, str]]:
     """Yield each name in a selector, with its path."""
     policy = context.policy
-    for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
-        for entry in entries:
-            for key in _SELECTORS:
-                selector = getattr(entry, key)
-                for index, name in enumerate(selector.items if selector is not None else ()):
-                    inside = ("outside", index) if selector.outside else (index,)
-                    yield (section, entry.id, key, *inside), name
+    yield from _selected(context, _SELECTORS)
     for index, one in enumerate(policy.classify.classes):
         for item, name in enumerate(one.tools or ()):
             yield ("classify", "classes", index, "tools", item), name
@@ -154,6 +154,18 @@ def _selector_names(context: LintContext) -> Iterator[tuple[Path, str]]:
         group, _, name = level.partition(":")
         if group == "tools":
             yield ("limits", "tools", name), name
+
+
+def _selected(context: LintContext, keys: tuple[str, ...]) -> Iterator[tuple[Path, str]]:
+    """Yield each item of these selectors of rules and budgets, with its path."""
+    policy = context.policy
+    for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
+        for entry in entries:
+            for key in keys:
+                selector = getattr(entry, key)
+                for index, item in enumerate(selector.items if selector is not None else ()):
+                    inside = ("outside", index) if selector.outside else (index,)
+                    yield (section, entry.id, key, *inside), item
 
 
 def _explain_text(name: str, field: str) -> tuple[str, str] | None:

@@ -46,6 +46,8 @@ def check(context: LintContext) -> Iterator[Finding]:
             message = "this learns nothing, because the policy has no `learn` section"
             yield Finding(span_of(path, key=True), message, "add `learn: {}` to the policy")
         return
+    if not base.blame:  # written on purpose, to switch off what is inherited
+        return
     if not _can_teach(policy, base):
         message = (
             f"no signature or blame rule blames {_format_blame(base.blame)}, so nothing is learned"

@@ -176,8 +176,8 @@ def caveats(figures: Figures, *, skips: str = "") -> Iterator[str]:
         yield f"{count(traces.untimed, 'call')} without a time: time rules were not evaluated"
     if traces.orphans:
         yield (
-            f"{count(traces.orphans, 'sub-agent')} without a parent running in these files: no "
-            "parent's budget counts their calls"
+            f"{count(traces.orphans, 'sub-agent')} without a parent running in these files: calls "
+            "that no parent's budget counts"
         )
     if traces.redacted.args or traces.redacted.results:
         yield (

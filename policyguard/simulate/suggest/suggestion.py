@@ -257,7 +257,7 @@ class _Search:
 
     def _check(self) -> None:
         if not self._recording.trace_count:
-            raise SuggestError("no trace among the files given")
+            raise SuggestError("no trace among the files: `policyguard traces stats` says why")
         if not self._base:
             raise SuggestError("no session with a call in the traces given")
         if all(session.success is None for session in self._base):

@@ -16,6 +16,7 @@ from policyguard.traces.parsing.json_text import JsonError, decode
 _SAMPLED_LINES = 50
 """Lines to detect a format by: some begin with pages of bookkeeping."""
 
+_SQLITE = b"SQLite format 3\0"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -107,6 +108,10 @@ def _take_sample(content: Content) -> Sample:
         head = list(_first_lines(file, content.max_bytes))
     if not head:
         raise UnreadableError("empty")
+    if head[0].startswith(_SQLITE):
+        raise UnreadableError(
+            "a database; a store's journals are in the folder `journal` beside it"
+        )
     if any(b"\0" in line for line in head):
         raise UnreadableError("binary, or not UTF-8")
     first = _decode_lines(head[:1])

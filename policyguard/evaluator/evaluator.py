@@ -17,13 +17,16 @@ from policyguard.evaluator.attempt import Attempt, CallResult
 from policyguard.evaluator.budgets.budget import CompiledBudget
 from policyguard.evaluator.evaluation import ALLOWED, ApproverPresence, Evaluation, GuardMode
 from policyguard.evaluator.evaluator_state import EvaluatorState
+from policyguard.evaluator.mark_states import MarkStates
+from policyguard.evaluator.marks import CompiledMark
 from policyguard.evaluator.outcome_classifier import OutcomeClassifier
 from policyguard.evaluator.plan import BoundPlan, ClassCandidates, Plan
 from policyguard.evaluator.session_state import SessionState
 from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
 from policyguard.model.errors import NonPlainArgumentsError
-from policyguard.model.event import Completed
+from policyguard.model.event import Charge, Completed
+from policyguard.model.outcome import Outcome
 from policyguard.model.policy import Bounds
 from policyguard.model.tool_name import full_name_alias
 
@@ -79,6 +82,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     activation_context: ActivationContext
     outcome_classifier: OutcomeClassifier
     budgets: dict[str, CompiledBudget]
+    marks: dict[str, CompiledMark]
     approval_requirements: dict[str, ApprovalRequirement]
     refusal_limits: tuple[str, ...]
     check_tags: CheckTags
@@ -89,8 +93,15 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
 
     def __post_init__(self) -> None:
         context = self.activation_context
-        self.remembers_calls = self.reads_counts or context.reads_previous
+        self.remembers_calls = self.reads_counts or context.reads_previous or bool(self.marks)
         self.reads_call_details = context.reads_previous or context.extract_targets is not None
+
+    def new_mark_states(self) -> MarkStates | None:
+        """Return the state of the policy's marks, none set; None if it has none."""
+        if not self.marks:
+            return None
+        to_keys = self.activation_context.to_keys
+        return MarkStates(self.marks, to_keys, self.bounds.budget_keys)
 
     def identify_call(self, attempt: Attempt) -> CallIdentity:
         """Return a call's identity; its arguments become plain. Raise `ArgumentsError`."""
@@ -168,6 +179,8 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             plan.find_limit_keys(attempt)
         if plan.timeout is not None:
             attempt.timeout, attempt.timeout_by = plan.timeout, plan.timeout_by
+        if plan.marks is not None:
+            attempt.cleared = plan.marks.find_cleared(attempt)
 
     def _match_tolerant_call(
         self, session: SessionState, fingerprint: str, loose: str, numbers: tuple[float, ...]
@@ -365,14 +378,29 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         attempt.mark_completed(at, event.wall)
         last = attempt.session.last_results.get(attempt.fingerprint) if self.reads_changed else None
         outcome = self.outcome_classifier.classify(event, attempt, last)
+        if self.marks:
+            return self._evaluate_marking_result(attempt, event, outcome)
         if not attempt.charges:
             return CallResult(attempt, event, outcome, ())
+        return CallResult(attempt, event, outcome, self._settle(attempt, outcome))
+
+    def _evaluate_marking_result(
+        self, attempt: Attempt, event: Completed, outcome: Outcome
+    ) -> CallResult:
+        """Find what a result charges, and which marks it sets; a cancelled call sets none."""
+        result = CallResult(attempt, event, outcome, self._settle(attempt, outcome))
+        events = attempt.bound_plan.plan.marks
+        if events is not None and outcome.state != "cancelled":
+            result.marks = events.find_set(attempt)
+        return result
+
+    def _settle(self, attempt: Attempt, outcome: Outcome) -> tuple[Charge, ...]:
         charges = [
             settled
             for charge in attempt.charges
             if (settled := self.budgets[charge.budget].settle(charge, attempt, outcome)) is not None
         ]
-        return CallResult(attempt, event, outcome, tuple(charges))
+        return tuple(charges)
 
 
 def _sort_by_strength(found: list[Violation]) -> tuple[Violation, ...]:

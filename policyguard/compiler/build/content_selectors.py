@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
+from policyguard.compiler.build.entry_paths import selective_entries
 from policyguard.compiler.build.expressions import Expressions
 from policyguard.evaluator.activation import Activation, Expression, Selects
 from policyguard.model.entry import SelectiveEntry, Selector
@@ -27,8 +28,7 @@ def selects_contents(entry: SelectiveEntry | ClassEntry) -> bool:
 def selector_reads(policy: Policy) -> frozenset[str]:
     """Return the fields that the selectors of all entries read."""
     entries: list[SelectiveEntry | ClassEntry] = [
-        *policy.rules,
-        *policy.budgets,
+        *(entry for entry, _ in selective_entries(policy)),
         *policy.classify.classes,
     ]
     return frozenset(

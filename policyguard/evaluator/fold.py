@@ -38,8 +38,8 @@ def fold(evaluator: Evaluator, state: EvaluatorState, event: Event) -> None:
     """Apply one event that carries its derived fields.
 
     Ignore an event of a session that never started, and the result of a call that is not in flight
-    (it was reported before, or was forgotten). Ignore the charges of sub-agents too:
-    their own events carry them.
+    (it was reported before, or was forgotten). Ignore the charges and marks of sub-agents
+    too: their own events carry them.
     """
     if isinstance(event, SessionStarted):
         start_session(evaluator, state, event)
@@ -74,7 +74,7 @@ def fold(evaluator: Evaluator, state: EvaluatorState, event: Event) -> None:
             spend(evaluator, state, session, event)
         case Granted():
             grant(evaluator, state, session, event)
-        case Marked():
+        case Marked() if not event.child:
             change_marks(session, event)
         case Approved():
             approve(session, event)
@@ -96,6 +96,8 @@ def rebuild(evaluator: Evaluator, state: EvaluatorState, event: Event) -> None:
             state.marks.rebuilt = event.session
         if isinstance(event, ChildCharged):
             apply_child_charges(evaluator, state, event)
+        elif isinstance(event, Marked) and event.session in state.sessions:
+            change_marks(state.sessions[event.session], event)
         else:
             fold(evaluator, state, event)
     finally:

@@ -8,8 +8,8 @@ way about: where it is in doubt what came first, the mark stays set.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -119,6 +119,20 @@ class CompiledMarkEvent(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         if not mark.sets_on_error:
             return ()
         return (MarkChange(mark.name, ANY_KEY if mark.is_keyed else ""),)
+
+
+def given_changes(
+    marks: Mapping[str, CompiledMark], given: Iterable[str] | Mapping[str, Any]
+) -> tuple[MarkChange, ...]:
+    """Return what sets the marks that an example or a test gives: ids, or a map to their keys."""
+    changes = []
+    for name in given:
+        keys = given[name] if isinstance(given, Mapping) else True
+        if keys is True:
+            changes.append(MarkChange(name))
+        else:
+            changes += [MarkChange(name, key) for key in marks[name].digests(keys)]
+    return tuple(changes)
 
 
 class MarkEvents(NamedTuple):

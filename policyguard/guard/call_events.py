@@ -113,6 +113,7 @@ class FastCallEmitter(CallEventEmitter):
             or attempt.targets
             or attempt.loose_fingerprint
             or attempt.probes
+            or attempt.cleared
             or decision.violations
             or not attempt.args
             or not attempt.id.isalnum()
@@ -165,6 +166,7 @@ class FastCallEmitter(CallEventEmitter):
             or outcome.signature
             or outcome.like_result
             or result.observations
+            or result.marks
             or not event.call.isalnum()
         ):
             super().emit_completed(result, has_learned)

@@ -22,6 +22,7 @@ from policyguard.model.event import (
     ChildCharged,
     Completed,
     Event,
+    Marked,
     Refused,
     SessionEnded,
     SessionStarted,
@@ -82,6 +83,11 @@ class ReplayGuard(Guard):
             }
 
 
+def _is_told_by_child(event: Event) -> bool:
+    """Whether the calls of a sub-agent do the same in a replay."""
+    return isinstance(event, ChildCharged) or (isinstance(event, Marked) and event.child != "")
+
+
 class ReplaySession:
     """A session whose events come from a recording."""
 
@@ -132,7 +138,7 @@ class ReplaySession:
                 self._pipeline.spend(event)
             case SessionEnded():
                 self._pipeline.end(event)
-            case _ if not (self.closed or isinstance(event, ChildCharged)):  # children's calls do
+            case _ if not (self.closed or _is_told_by_child(event)):
                 self._pipeline.fold(event)
         return None
 

@@ -34,6 +34,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from policyguard.compiler.build.entry_paths import selective_entries
 from policyguard.compiler.build.selectors import split_words
 from policyguard.engines.yaml_tree import Path
 from policyguard.lint.analysis.compared_names import (
@@ -140,13 +141,12 @@ def _find_bare_server(name: str, *, is_server: bool) -> tuple[str, str] | None:
 def _selector_names(context: LintContext) -> Iterator[tuple[Path, str]]:
     """Yield each name in a selector, with its path."""
     policy = context.policy
-    for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
-        for entry in entries:
-            for key in _SELECTORS:
-                selector = getattr(entry, key)
-                for index, name in enumerate(selector.items if selector is not None else ()):
-                    inside = ("outside", index) if selector.outside else (index,)
-                    yield (section, entry.id, key, *inside), name
+    for entry, path in selective_entries(policy):
+        for key in _SELECTORS:
+            selector = getattr(entry, key)
+            for index, name in enumerate(selector.items if selector is not None else ()):
+                inside = ("outside", index) if selector.outside else (index,)
+                yield (*path, key, *inside), name
     for index, one in enumerate(policy.classify.classes):
         for item, name in enumerate(one.tools or ()):
             yield ("classify", "classes", index, "tools", item), name

@@ -82,6 +82,10 @@ class MarkStates:
             is_alive(set_at, mark.within, at) for set_at in reversed(state.keys.values())
         )
 
+    def list_set(self, session: SessionState, at: int | None) -> list[str]:
+        """Return the marks that are set, or have a key, at `at` (ns), in order of their names."""
+        return sorted(name for name in self.marks if self.is_set(session, name, at))
+
     def admit(self, attempt: Attempt) -> None:
         """Clear what an admitted call clears; note what was cleared before it."""
         session = attempt.session
@@ -130,8 +134,10 @@ class MarkStates:
         """Set marks; an unknown one is ignored: the policy may have changed since."""
         for change in changes:
             mark = self.marks.get(change.mark)
-            if mark is None or mark.is_keyed is (change.key == "") or self._is_foreign(
-                session, mark
+            if (
+                mark is None
+                or mark.is_keyed is (change.key == "")
+                or self._is_foreign(session, mark)
             ):
                 continue
             keys = self._get(session, mark).keys

@@ -29,7 +29,8 @@ class Plan(msgspec.Struct, eq=False, kw_only=True):
     its answer is then cached in `cached_answer` once it was found without reading arguments.
     `keyed_limits` compare calls by another key than the fingerprint. `refusals` is asked about
     attempts that something else refuses. `timeout` is how long a call may take (ns), as the entry
-    `timeout_by` says. `marks` are the events that a call may be. With `needs_more` there is more to find out about a call than its class.
+    `timeout_by` says. `marks` are the events that a call may be. With `needs_more` there is more to
+    find out about a call than its class.
     """
 
     tool: str

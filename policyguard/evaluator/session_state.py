@@ -34,7 +34,8 @@ class SessionState:
     refusals, by limit. `active_limits` are those that may refuse a call for what others returned,
     `open_streaks` those that count a success until then, each with whether it counts per turn.
     `usage_keys` and `turn_usage_keys` are the budgets and keys that end with the session and turn.
-    `marks` are those of all sessions (None: the policy has none), `mark_scopes` where this one's are.
+    `marks` are those of all sessions (None: the policy has none), `mark_scopes` where to find this
+    one's.
     `confirmed_constraints` has, by constraint, the completion that last taught it;
     `search_progress` is the learning side's own.
 

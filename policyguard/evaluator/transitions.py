@@ -352,7 +352,7 @@ def _remember_tolerant_call(evaluator: Evaluator, session: SessionState, attempt
 
 
 def _remember_call(evaluator: Evaluator, session: SessionState, attempt: Attempt) -> None:
-    """Keep what expressions read: marks, counts by tool and class, and each tool's previous arguments."""
+    """Keep what expressions read: marks, counts by tool and class, each tool's last arguments."""
     if session.marks is not None:
         session.marks.admit(attempt)
     max_entries = evaluator.bounds.plans

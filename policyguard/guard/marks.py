@@ -48,4 +48,6 @@ def run_event(
     removed = tuple([one for one in cleared if one.mark in known])
     if not (shared or removed):
         return None
-    return Marked(session.mark_scopes["session"], at, marks=shared, cleared=removed, child=session.id)
+    return Marked(
+        session.mark_scopes["session"], at, marks=shared, cleared=removed, child=session.id
+    )

@@ -80,6 +80,7 @@ class ReplayGuard(Guard):
                 "elapsed": now - started if started is not None else 0,
                 "halted": bool(state.halted_by()),
                 "disabled": sorted(opened.disabled),
+                "marks": state.marks.list_set(state, now) if state.marks is not None else [],
             }
 
 

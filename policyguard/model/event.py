@@ -169,9 +169,9 @@ class Completed(_Event, frozen=True, tag="completed"):
     are seconds, `cost` is in the currency of the budgets, `status` is HTTP's, `score` measures
     progress. `state` is `pending`, `cancelled` or empty; `ok` of a cancelled call is None.
     `like_result` is the fingerprint of the result with its variable parts masked, if the call
-    recurs. `marks` are those that it has set. `advancing` and `harness_flagged` come from the metadata (see `Outcome`). `timeout_by`
-    is the entry whose time limit the call exceeded, if it did; if it was `still_running` then, a
-    `CallEnded` follows.
+    recurs. `marks` are those that it has set. `advancing` and `harness_flagged` come from the
+    metadata (see `Outcome`). `timeout_by` is the entry whose time limit the call exceeded, if it
+    did; if it was `still_running` then, a `CallEnded` follows.
     """
 
     call: str = ""

@@ -232,7 +232,7 @@ def _list_specs(policy: Policy, environment: CelEnvironment) -> Iterator[Express
     for index, radius in enumerate(policy.radius):
         if radius.when is not None:
             yield ExpressionSpec(("radius", index, "when"), radius.when, before, BOOL)
-    for mark, kind, event, path in mark_events(policy):
+    for _, kind, event, path in mark_events(policy):
         declarations = after if kind == "set" else before
         for field in ("when", "unless"):
             source = getattr(event, field)

@@ -1,8 +1,8 @@
 """A param, list, pattern or mark that nothing uses.
 
-An unread list protects nothing, nor does a mark that no condition reads. Often its name is misspelt where it should be used, or the values
-are written out there again. (Unread tags are not reported: hosts must set them, and the journal
-keeps them.)
+An unread list protects nothing, nor does a mark that no condition reads. Often its name is misspelt
+where it should be used, or the values are written out there again. (Unread tags are not reported:
+hosts must set them, and the journal keeps them.)
 
 Avoid:
 

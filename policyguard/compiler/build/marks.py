@@ -44,7 +44,7 @@ class MarkBuilder:
                 kind,
                 compile_selectors(event),
                 compile_selector(event.agents),
-                self._build_event(self.marks[mark.id], event, path),
+                self._build_event(self.marks[mark.id], kind, event, path),
             )
             for mark, kind, event, path in mark_events(policy)
         ]
@@ -73,10 +73,14 @@ class MarkBuilder:
             digest=digest,
         )
 
-    def _build_event(self, mark: CompiledMark, event: MarkEvent, path: Path) -> CompiledMarkEvent:
+    def _build_event(
+        self, mark: CompiledMark, kind: str, event: MarkEvent, path: Path
+    ) -> CompiledMarkEvent:
+        # A command that cannot be read must not stand for the tests that a rule waits for.
+        certain = kind == "set" and not mark.sets_on_error
         return CompiledMarkEvent(
             mark=mark,
-            selects=self._contents.compile(event),
+            selects=self._contents.compile(event, certain=certain),
             when=self._expressions.get(*path, "when"),
             unless=self._expressions.get(*path, "unless"),
             key=self._expressions.get(*path, "key"),

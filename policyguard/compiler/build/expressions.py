@@ -273,6 +273,8 @@ def _hint(problem: Problem, spec: ExpressionSpec) -> str | None:
         return f"declare it: `{shown}: {{{name}: {_DECLARED[section]}}}`"
     if problem.code == "undeclared-reference" and "`outcome`" in problem.message:
         early = f"`{spec.path[0]}` is"
+        if spec.path[0] == "marks":
+            early = "`clear` is"
         if spec.path[0] == "budgets":
             early = "`per`, and `when` beside `concurrent` or `time`, are"
         return f"{early} evaluated before the call, which has no outcome yet"

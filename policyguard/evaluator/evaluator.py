@@ -15,7 +15,15 @@ from policyguard.evaluator.activation import ActivationContext
 from policyguard.evaluator.approvals import ApprovalRequirement
 from policyguard.evaluator.attempt import Attempt, CallResult
 from policyguard.evaluator.budgets.budget import CompiledBudget
-from policyguard.evaluator.evaluation import ALLOWED, ApproverPresence, Evaluation, GuardMode
+from policyguard.evaluator.evaluation import (
+    ALLOWED,
+    ApproverPresence,
+    Evaluation,
+    GuardMode,
+    halt_violations,
+    sort_by_strength,
+    strength_of,
+)
 from policyguard.evaluator.evaluator_state import EvaluatorState
 from policyguard.evaluator.mark_states import MarkStates
 from policyguard.evaluator.marks import CompiledMark
@@ -29,10 +37,6 @@ from policyguard.model.event import Charge, Completed
 from policyguard.model.outcome import Outcome
 from policyguard.model.policy import Bounds
 from policyguard.model.tool_name import full_name_alias
-
-HALTED = "session/halted"
-"""The violation of any call in a session that is halted, or whose ancestor is."""
-
 
 OPAQUE = "arguments/opaque"
 """The id of the error that says that a call cannot be compared with others."""
@@ -255,7 +259,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     ) -> None:
         """Add the violations of halts, limits and bans."""
         if session.halt_entry or session.parent is not None:
-            found += _halt_violations(session.halted_by())
+            found += halt_violations(session.halted_by())
         state_changes, has_refusals = session.state_changes, session.refused_attempts
         for limit, tracker in bound_plan.limits:
             if not (tracker or limit.always_evaluated):
@@ -285,9 +289,9 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             found = [one for one in found if not self.is_waived(session, fingerprint, one, at)]
         if not found:
             return Evaluation(Effect.ALLOW, (), tuple(would), attempt.errors)
-        effect = max(found, key=_strength).effect
+        effect = max(found, key=strength_of).effect
         if effect < Effect.ASK:
-            return Evaluation(effect, _sort_by_strength(found), tuple(would), attempt.errors)
+            return Evaluation(effect, sort_by_strength(found), tuple(would), attempt.errors)
         unapproved = effect is Effect.ASK and all(
             self._runs_unapproved(session, attempt, violation, presence)
             for violation in found
@@ -300,7 +304,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             refusals = plan.refusals.evaluate(streak, attempt)
             if refusals is not None:
                 (would if plan.refusals.observe else found).append(refusals)
-        ordered = _sort_by_strength(found)
+        ordered = sort_by_strength(found)
         remaining = {
             budget.id: amount
             for budget in plan.budgets
@@ -378,20 +382,12 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         attempt.mark_completed(at, event.wall)
         last = attempt.session.last_results.get(attempt.fingerprint) if self.reads_changed else None
         outcome = self.outcome_classifier.classify(event, attempt, last)
-        if self.marks:
-            return self._evaluate_marking_result(attempt, event, outcome)
-        if not attempt.charges:
-            return CallResult(attempt, event, outcome, ())
-        return CallResult(attempt, event, outcome, self._settle(attempt, outcome))
-
-    def _evaluate_marking_result(
-        self, attempt: Attempt, event: Completed, outcome: Outcome
-    ) -> CallResult:
-        """Find what a result charges, and which marks it sets; a cancelled call sets none."""
-        result = CallResult(attempt, event, outcome, self._settle(attempt, outcome))
-        events = attempt.bound_plan.plan.marks
-        if events is not None and outcome.state != "cancelled":
-            result.marks = events.find_set(attempt)
+        charges = self._settle(attempt, outcome) if attempt.charges else ()
+        result = CallResult(attempt, event, outcome, charges)
+        if self.marks and outcome.state != "cancelled":
+            events = attempt.bound_plan.plan.marks
+            if events is not None:
+                result.marks = events.find_set(attempt)
         return result
 
     def _settle(self, attempt: Attempt, outcome: Outcome) -> tuple[Charge, ...]:
@@ -401,24 +397,3 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             if (settled := self.budgets[charge.budget].settle(charge, attempt, outcome)) is not None
         ]
         return tuple(charges)
-
-
-def _sort_by_strength(found: list[Violation]) -> tuple[Violation, ...]:
-    return tuple(sorted(found, key=_strength, reverse=True))
-
-
-def _strength(violation: Violation) -> int:
-    return violation.effect.strength
-
-
-def _halt_violations(entry: str) -> list[Violation]:
-    if not entry:
-        return []
-    halted = Violation(
-        HALTED,
-        Effect.HALT,
-        "halted",
-        f"the run was halted by {entry}",
-        "tell the user what was done and what is left to do",
-    )
-    return [halted]

@@ -29,7 +29,6 @@ from policyguard.evaluator.transitions import complete as complete_call
 from policyguard.guard import decisions
 from policyguard.guard.host_log import warn
 from policyguard.guard.known_calls import KnownCalls
-from policyguard.guard.marks import run_event
 from policyguard.guard.shared_budgets import make_repeatable
 from policyguard.guard.tools.results import PendingAdvice
 from policyguard.journal.errors import JournalError
@@ -43,8 +42,6 @@ from policyguard.model.event import (
     Completed,
     Event,
     Granted,
-    MarkChange,
-    Marked,
     Released,
     SessionEnded,
     Spent,
@@ -170,7 +167,7 @@ class CallPipeline(KnownCalls):
                             )
                         if attempt.cleared:
                             ancestor_events = ancestor_events or []
-                            self._tell_run(attempt.at, (), attempt.cleared)
+                            guard._events.emit_run_marks(state, attempt.at, (), attempt.cleared)
                     if decision.violations:
                         self._advice.add(attempt.batch or decision.id, decision.message)
             except (JournalError, StoreError) as error:
@@ -258,7 +255,7 @@ class CallPipeline(KnownCalls):
                     if result.charges:
                         self._settle_ancestors(result.charges, attempt)
                     if result.marks or attempt.cleared:
-                        self._tell_run(at, result.marks, attempt.cleared)
+                        guard._events.emit_run_marks(state, at, result.marks, attempt.cleared)
                 except (JournalError, StoreError) as error:
                     attempt.add_error("journal", error)
             advice = ""
@@ -275,19 +272,6 @@ class CallPipeline(KnownCalls):
             charges = spend_charges(evaluator, self._state, event.tokens, event.cost)
             event = replace(event, session=self._state.id, charges=charges)
             self.fold(event, partial(self._charge_ancestors, charges, event.at))
-
-    def change_marks(self, event: Marked) -> None:
-        """Set or clear marks as the host says. Raises what `fold` raises."""
-        with self._guard._lock:
-            self.fold(event, partial(self._tell_run, event.at, event.marks, event.cleared))
-
-    def _tell_run(
-        self, at: int | None, marks: Iterable[MarkChange], cleared: Iterable[MarkChange]
-    ) -> None:
-        """Write what a sub-agent has marked into the journal of its run."""
-        event = run_event(self._state, at, marks, cleared)
-        if event is not None and self._guard._has_audience:
-            self._guard._events.emit(event)
 
     def approve(self, event: Approved) -> None:
         """Note an approval, and raise the budgets that asked. Raises what `grant` raises."""

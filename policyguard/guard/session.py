@@ -17,8 +17,7 @@ from policyguard.guard.call_options import CallContext, CheckOptions, RecordOpti
 from policyguard.guard.decisions import set_context
 from policyguard.guard.event_loop import run_blocking
 from policyguard.guard.grants import find_grant
-from policyguard.guard.marks import find_mark
-from policyguard.guard.session_lifetime import SessionLifetime
+from policyguard.guard.session_marks import MarkableSession
 from policyguard.guard.tools.results import error_text, parse_result
 from policyguard.learned.progress import ProgressStatus
 from policyguard.model.decision import Decision
@@ -27,7 +26,6 @@ from policyguard.model.event import (
     Approved,
     Completed,
     Granted,
-    Marked,
     Released,
     Spent,
     ToolsOffered,
@@ -43,7 +41,7 @@ Progress = ProgressStatus
 """How the search of a session goes; see `Session.progress`."""
 
 
-class Session(SessionLifetime):
+class Session(MarkableSession):
     """One agent's run: its calls are checked and recorded here. Opened by `Guard.session`.
 
     `close`, or leaving a `with` block, releases the session: the run may be resumed here or in
@@ -312,20 +310,6 @@ class Session(SessionLifetime):
         id_, raised = find_grant(self.guard._evaluator.budgets, budget, amount)
         by = validate.text("by", by)
         self._pipeline.grant(Granted(self.id, budget=id_, amount=raised, by=by, **self._times()))
-
-    def mark(self, id: str, key: str | None = None) -> None:  # noqa: A002 - the mark's own word
-        """Set a mark of the policy, or one `key` of it.
-
-        `KeyError` for an unknown mark, `ValueError` for a key that is missing or not needed,
-        `ClosedError` if the session is closed; and `JournalError`.
-        """
-        change = find_mark(self.guard._evaluator.marks, id, key)
-        self._pipeline.change_marks(Marked(self.id, marks=(change,), **self._times()))
-
-    def unmark(self, id: str, key: str | None = None) -> None:  # noqa: A002 - as above
-        """Clear a mark of the policy; with `key` only this key, else all. Raises as `mark` does."""
-        change = find_mark(self.guard._evaluator.marks, id, key, clears=True)
-        self._pipeline.change_marks(Marked(self.id, cleared=(change,), **self._times()))
 
     def turn(self) -> None:
         """Begin a new turn: it lifts a halt, and counts per turn start again.

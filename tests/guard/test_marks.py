@@ -22,7 +22,11 @@ name: marks
 marks:
   tested: {set: {tools: [test], when: outcome.ok}, clear: {tools: [edit]}}
   approved: {set: host, clear: {tools: [ship]}}
-  read: {key: call.args.path, set: {tools: [read]}, clear: {tools: [edit], key: call.args.path}, keep: 3}
+  read:
+    key: call.args.path
+    set: {tools: [read]}
+    clear: {tools: [edit], key: call.args.path}
+    keep: 3
   spoke: {set: {tools: [speak]}, per: turn}
 rules:
   ship: {tools: [ship], unless: mark.tested && mark.approved}
@@ -288,12 +292,12 @@ def test_events_say_what_was_set_and_cleared(policy: Path) -> None:
 
 
 Step = tuple[str, str, str]
+CALLS = ("test", "edit", "read", "ship", "speak")
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["parent", "child"]),
         st.sampled_from(
-            ["test", "edit", "read", "ship", "speak", "fail", "begin", "end", "release", "turn"]
-            + ["mark", "unmark", "wipe"]
+            [*CALLS, "begin", "fail", "end", "release", "turn", "mark", "unmark", "wipe"]
         ),
         st.sampled_from("abcde"),
     ),
@@ -306,7 +310,7 @@ def perform(sessions: dict[str, Session], steps: list[Step]) -> None:
     begun: list[tuple[Session, str]] = []
     for name, step, path in steps:
         session = sessions[name]
-        if step in ("test", "edit", "read", "ship", "speak"):
+        if step in CALLS:
             run(session, step, path=path)
         elif step in ("begin", "fail"):
             decision = session.check("test" if path < "c" else "edit", {"path": path})
@@ -355,7 +359,8 @@ def test_a_replayed_journal_rebuilds_the_marks(
 
 def test_a_mark_may_be_set_by_one_of_several_events() -> None:
     text = POLICY.replace(
-        "{set: {tools: [test], when: outcome.ok}", "{set: [{tools: [test], when: outcome.ok}, {tools: [ci]}]"
+        "{set: {tools: [test], when: outcome.ok}",
+        "{set: [{tools: [test], when: outcome.ok}, {tools: [ci]}]",
     )
     assert text != POLICY
     session = load_text(text).session("s")

@@ -60,17 +60,14 @@ class MarkStates:
         self._shared: dict[tuple[str, str], dict[str, MarkState]] = {}
 
     def read(self, session: SessionState, at: int | None) -> dict[str, Any]:
-        """Return the variable `mark` at `at` (ns)."""
-        return {
-            name: (
-                self._read_keys(session, mark, at)
-                if mark.is_keyed
-                else self.is_set(session, name, at)
-            )
-            for name, mark in self.marks.items()
-        }
+        """Return the variable `mark` at `at` (ns): a map that finds each mark at its first use."""
+        return _MarkValues(self, session, at)
 
-    def _read_keys(self, session: SessionState, mark: CompiledMark, at: int | None) -> Any:
+    def value(self, session: SessionState, name: str, at: int | None) -> Any:
+        """Return a mark as expressions see it. `KeyError` for an unknown one."""
+        mark = self.marks[name]
+        if not mark.is_keyed:
+            return self.is_set(session, name, at)
         keys = MarkKeys(mark, self._find(session, mark), at)
         return self.to_keys(keys.has, keys.count)
 
@@ -78,9 +75,11 @@ class MarkStates:
         """Whether a mark is set, or has a key, at `at` (ns)."""
         mark = self.marks[name]
         state = self._find(session, mark)
-        return state is not None and any(
-            is_alive(set_at, mark.within, at) for set_at in reversed(state.keys.values())
-        )
+        if state is None or not state.keys:
+            return False
+        if mark.within is None:
+            return True
+        return any(is_alive(set_at, mark.within, at) for set_at in reversed(state.keys.values()))
 
     def list_set(self, session: SessionState, at: int | None) -> list[str]:
         """Return the marks that are set, or have a key, at `at` (ns), in order of their names."""
@@ -201,6 +200,23 @@ class MarkStates:
         if state is None:
             state = table[mark.name] = MarkState()
         return state
+
+
+class _MarkValues(dict[str, Any]):
+    """The values of marks in a session, each computed once."""
+
+    __slots__ = ("_at", "_session", "_states")
+
+    def __init__(self, states: MarkStates, session: SessionState, at: int | None) -> None:
+        super().__init__()
+        self._states, self._session, self._at = states, session, at
+
+    def __missing__(self, name: str) -> Any:
+        value = self[name] = self._states.value(self._session, name, self._at)
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._states.marks
 
 
 class MarkKeys(msgspec.Struct, frozen=True, eq=False):

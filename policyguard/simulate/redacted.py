@@ -180,6 +180,7 @@ class PartialEvaluator:
         )
         activation = Activation(call, self._evaluator.activation_context, None)
         activation.session, activation.tags, activation.now = {}, {}, None
+        activation.mark = {}
         try:
             return plan.state_changing(activation) is not False
         except ExpressionError:

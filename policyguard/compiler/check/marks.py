@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.cel.syntax.ast import Binary, Call, Expr, Identifier, Select, iter_children
+from policyguard.cel.syntax.ast import (
+    Binary,
+    Call,
+    Constant,
+    Expr,
+    Identifier,
+    Index,
+    Select,
+    iter_children,
+)
 from policyguard.compiler.build.entry_paths import mark_events, rule_examples
 from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.compiler.merge.layers import MergedPolicy
@@ -67,22 +76,24 @@ def check_mark_uses(
     for path, program in expressions if keyed else ():
         if not reads_field(program.reads, "mark"):
             continue
-        for node in _opaque_uses(program.tree, keyed):
+        for name, node in _opaque_uses(program.tree, keyed):
             text = merged.node(path)
             span = merged.span_of(path)
             if isinstance(text, ScalarNode):
                 span = text.subspan(node.span.start, node.span.end)
-            name = f"mark.{node.field}"
-            message = f"`{name}` can only be asked with `in` and `size`"
-            hint = f"write `KEY in {name}`; of keys, only fingerprints are kept"
+            message = f"`mark.{name}` can only be asked with `in` and `size`"
+            hint = f"write `KEY in mark.{name}`; of keys, only fingerprints are kept"
             yield merged.diagnostic("reference/mark-keys", message, span, hint=hint)
 
 
-def _opaque_uses(node: Expr, keyed: set[str], *, is_asked: bool = False) -> Iterator[Select]:
-    """Yield each use of a keyed mark but as the right side of `in`, or in `size`."""
-    if isinstance(node, Select) and _is_mark(node.operand):
-        if node.field in keyed and not is_asked:
-            yield node
+def _opaque_uses(
+    node: Expr, keyed: set[str], *, is_asked: bool = False
+) -> Iterator[tuple[str, Expr]]:
+    """Yield each use of a keyed mark but as the right side of `in`, or in `size`, with its name."""
+    name = _mark_name(node)
+    if name is not None:
+        if name in keyed and not is_asked:
+            yield name, node
         return
     for child in iter_children(node):
         asked = (isinstance(node, Binary) and node.operator == "in" and child is node.right) or (
@@ -91,5 +102,13 @@ def _opaque_uses(node: Expr, keyed: set[str], *, is_asked: bool = False) -> Iter
         yield from _opaque_uses(child, keyed, is_asked=asked)
 
 
-def _is_mark(node: Expr) -> bool:
-    return isinstance(node, Identifier) and node.name == "mark"
+def _mark_name(node: Expr) -> str | None:
+    """Return the mark that `mark.ID` or `mark['ID']` names."""
+    if not isinstance(node, Select | Index) or not (
+        isinstance(node.operand, Identifier) and node.operand.name == "mark"
+    ):
+        return None
+    if isinstance(node, Select):
+        return node.field
+    key = node.key.value if isinstance(node.key, Constant) else None
+    return key if isinstance(key, str) else None

@@ -84,7 +84,7 @@ class ReplayGuard(Guard):
             }
 
 
-def _is_told_by_child(event: Event) -> bool:
+def _is_of_child(event: Event) -> bool:
     """Whether the calls of a sub-agent do the same in a replay."""
     return isinstance(event, ChildCharged) or (isinstance(event, Marked) and event.child != "")
 
@@ -139,7 +139,7 @@ class ReplaySession:
                 self._pipeline.spend(event)
             case SessionEnded():
                 self._pipeline.end(event)
-            case _ if not (self.closed or _is_told_by_child(event)):
+            case _ if not (self.closed or _is_of_child(event)):
                 self._pipeline.fold(event)
         return None
 

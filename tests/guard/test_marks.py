@@ -167,7 +167,9 @@ def test_the_run_of_a_sub_agent_is_rebuilt(policy: Path, tmp_path: Path) -> None
         run(child, "read", path="/b")
         run(parent, "edit", path="/a")
         run(child, "test")
-        run(child, "edit", path="/b")
+        running = child.check("test", {})
+        run(child, "read", path="/b")
+        run(parent, "edit", path="/b")
     with Guard.load(policy, store=store) as guard:
         child = guard.session("child")  # its journal alone would set what was cleared since
         parent = guard.session("parent")
@@ -175,6 +177,8 @@ def test_the_run_of_a_sub_agent_is_rebuilt(policy: Path, tmp_path: Path) -> None
             assert not session.preview("ship", {}).allowed
             assert not session.preview("edit", {"path": "/a"}).allowed
             assert not session.preview("edit", {"path": "/b"}).allowed
+        child.record(running.id, result="passed")  # it began before the last edit
+        assert not parent.preview("ship", {}).allowed
         run(child, "test")
         assert run(parent, "ship")
 

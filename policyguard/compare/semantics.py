@@ -29,7 +29,7 @@ from policyguard.engines.yaml_tree import (
     get_child,
 )
 from policyguard.model.entry import Selector
-from policyguard.model.policy import Policy, Radius
+from policyguard.model.policy import Mark, MarkEvent, Policy, Radius
 
 FieldPath = tuple[str, ...]
 """The path from an entry to one of its values; empty if the entry is the value."""
@@ -119,8 +119,8 @@ def locate_value(merged: MergedPolicy, path: Path, field: FieldPath) -> ValueNod
             isinstance(node, SequenceNode) and not step.isdecimal()
         ):
             return ValueNode(node, True)
-        if isinstance(node, MappingNode) and step not in node and step.isdecimal():
-            continue  # a single `radius` need not be a list
+        if isinstance(node, MappingNode) and step not in node and step == "0":
+            continue  # a single `radius`, `set` or `clear` need not be a list
         if node is not None:
             node = get_child(node, int(step) if isinstance(node, SequenceNode) else step)
     return ValueNode(node, False)
@@ -176,7 +176,9 @@ def _read_entries(
             if limits.mode == "observe" and getattr(limit, "mode", None) is None:
                 entry.fields["mode",] = "observe"
             yield f"limits/{level}/{kind}", entry
-    for section in ("marks", "budgets", "rules", "result_rules", "exceptions"):
+    for mark in policy.marks:
+        yield f"marks/{mark.id}", _read_entry(("marks", mark.id), _list_events(mark))
+    for section in ("budgets", "rules", "result_rules", "exceptions"):
         for entry in getattr(policy, section):
             yield f"{section}/{entry.id}", _read_entry((section, entry.id), entry)
     for section in ("learn", "progress", "journal", "bounds"):
@@ -190,6 +192,16 @@ def _param_default(entry: Node) -> Any:
     value = default_value(node) if isinstance(node, ScalarNode) else None
     length = scalars.parse_duration(value) if isinstance(value, str) else None
     return (type(value).__name__, value) if length is None else ("duration", length)
+
+
+def _list_events(mark: Mark) -> Mark:
+    """Return a mark with the events of `set` and `clear` as lists, whether there is one or more."""
+    listed = {
+        kind: (events,) if isinstance(events, MarkEvent) else events or None
+        for kind in ("set", "clear")
+        for events in (getattr(mark, kind),)
+    }
+    return msgspec.structs.replace(mark, **listed)
 
 
 def _radius_entries(policy: Policy) -> tuple[Radius, ...]:
@@ -236,6 +248,8 @@ def _read_values(value: Any, field: FieldPath) -> Iterator[tuple[FieldPath, Any]
     name = field[-1] if field else ""
     if value is None or name in _IGNORED_FIELDS or (name == "mode" and value == "enforce"):
         return
+    if name == "locked" and not value and len(field) > 1:
+        return  # a part of an entry
     if isinstance(value, Selector):
         yield field, SelectedItems(frozenset(value.items), value.outside)
     elif isinstance(value, msgspec.Struct):

@@ -16,6 +16,7 @@ from policyguard.compiler.check.content_selectors import check_content_selectors
 from policyguard.compiler.check.empty_fields import check_empty_fields
 from policyguard.compiler.check.examples import run_examples
 from policyguard.compiler.check.ineffective_keys import check_ineffective_keys
+from policyguard.compiler.check.marks import check_mark_uses, check_marks
 from policyguard.compiler.check.patterns import check_patterns
 from policyguard.compiler.check.placeholders import check_placeholders
 from policyguard.compiler.check.references import check_references
@@ -101,6 +102,7 @@ def read_layers(loaded: LoadedLayers, environ: Mapping[str, str]) -> FrontendRes
         check_ineffective_keys,
         check_patterns,
         check_placeholders,
+        check_marks,
     ):
         diagnostics += check(policy, merged)
     return FrontendResult(policy, merged, diagnostics)
@@ -121,6 +123,7 @@ def _compile(frontend: FrontendResult, environ: Mapping[str, str]) -> CheckResul
     expressions, problems = compile_expressions(policy, merged, refine)
     diagnostics += problems
     diagnostics += check_empty_fields(policy, merged, expressions)
+    diagnostics += check_mark_uses(policy, merged, expressions)
     if _has_errors(diagnostics):
         return None, diagnostics
     inputs = Inputs(files, _read_variables(policy, environ))

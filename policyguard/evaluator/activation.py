@@ -17,7 +17,8 @@ class ActivationContext(msgspec.Struct, frozen=True):
     `extract_targets` finds the targets of a call (None: nothing reads them), `derived_fields`
     computes fields of `call` from its arguments, `address_fields` those that also depend on its
     command and the session's folder. `to_timestamp` and `to_duration` convert
-    nanoseconds, `convert_tags` the host's tags. `redact` masks secrets in a text.
+    nanoseconds, `convert_tags` the host's tags, `to_keys` those of a mark: it takes functions that
+    say whether a key is set, and how many are. `redact` masks secrets in a text.
     """
 
     lists: dict[str, Any]
@@ -28,6 +29,7 @@ class ActivationContext(msgspec.Struct, frozen=True):
     reads_previous: bool
     to_timestamp: Callable[[int], Any]
     to_duration: Callable[[int], Any]
+    to_keys: Callable[[Callable[[str], bool], Callable[[], int]], Any]
     convert_tags: Callable[[Mapping[str, Any]], dict[str, Any]]
     redact: Callable[[str], str]
 
@@ -52,6 +54,7 @@ VARIABLE_PATHS = {
     "call.tool": "attempt.tool",
     "call.urls": "urls",
     "lists": "context.lists",
+    "mark": "mark",
     "now": "now",
     "outcome": "outcome",
     "params": "context.params",
@@ -70,6 +73,7 @@ class Activation:
 
     command: str
     hints: dict[str, bool]
+    mark: dict[str, Any]
     now: Any
     outcome: dict[str, Any]
     paths: list[str]
@@ -143,6 +147,10 @@ class Activation:
             variables["elapsed"] = self.context.to_duration(at - started_at)
         return variables
 
+    def _read_marks(self) -> dict[str, Any]:
+        session = self.attempt.session
+        return {} if session.marks is None else session.marks.read(session, self.at)
+
     def _tags(self) -> dict[str, Any]:
         tags: dict[str, Any] = self.attempt.session.cel_session["tags"]
         overlay = self.attempt.tags
@@ -158,6 +166,7 @@ def _now(activation: Activation) -> Any:
 _FACTORIES: dict[str, Callable[[Activation], Any]] = {
     "command": lambda activation: activation._derive("command"),
     "hints": lambda activation: dict(activation.attempt.hints),  # CEL knows no other mapping
+    "mark": lambda activation: activation._read_marks(),
     "now": _now,
     "paths": lambda activation: activation._find_addresses("paths"),
     "previous": lambda activation: dict(activation.attempt.previous),

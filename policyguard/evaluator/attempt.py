@@ -11,7 +11,7 @@ import msgspec
 from policyguard.evaluator.activation import Activation
 from policyguard.model.constraint import Observation
 from policyguard.model.decision import EvalError
-from policyguard.model.event import Charge, Completed
+from policyguard.model.event import Charge, Completed, MarkChange
 from policyguard.model.outcome import Outcome
 from policyguard.model.text import sanitize
 from policyguard.model.tool_name import MCP_PREFIX, parse_tool_name
@@ -81,6 +81,7 @@ class Attempt(msgspec.Struct, eq=False):
     `timeout_by`. `state_changing` is None until it is needed. `bound_plan` is set by
     `Evaluator.prepare`, `window_entry` by `transitions.admit`; `limit_notes` holds what single
     limits note on the call, by their ids.
+    `cleared` are the marks that its admission clears; there had been `clearings` of marks then.
     `wall` is the wall clock's time (ns) at the check, then at the result, where that is not the
     call's own.
     `is_unknown`: the agent is offered no such tool.
@@ -122,6 +123,8 @@ class Attempt(msgspec.Struct, eq=False):
     timeout_by: str = ""
     completed_at: int | None = None
     limit_notes: Mapping[str, Any] = EMPTY
+    cleared: tuple[MarkChange, ...] = ()
+    clearings: int = 0
     bound_plan: BoundPlan = None  # type: ignore[assignment]
     window_entry: WindowEntry = None  # type: ignore[assignment]
     _activation: Activation | None = None
@@ -245,7 +248,7 @@ class _WithoutArguments:
 class CallResult(msgspec.Struct, eq=False, gc=False):
     """The result of a call in flight: `report` as it was reported, the rest as evaluated.
 
-    `charges` are those beyond what the call charged at admission.
+    `charges` are those beyond what the call charged at admission, `marks` what the result sets.
     """
 
     attempt: Attempt
@@ -253,3 +256,4 @@ class CallResult(msgspec.Struct, eq=False, gc=False):
     outcome: Outcome
     charges: tuple[Charge, ...]
     observations: tuple[Observation, ...] = ()
+    marks: tuple[MarkChange, ...] = ()

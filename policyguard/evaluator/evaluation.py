@@ -44,3 +44,30 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 ALLOWED = Evaluation(Effect.ALLOW, (), (), ())
 """The evaluation of a call without violations."""
+
+HALTED = "session/halted"
+"""The violation of any call in a session that is halted, or whose ancestor is."""
+
+
+def halt_violations(entry: str) -> list[Violation]:
+    """Return the violation of a call in a run that `entry` has halted; none for no entry."""
+    if not entry:
+        return []
+    halted = Violation(
+        HALTED,
+        Effect.HALT,
+        "halted",
+        f"the run was halted by {entry}",
+        "tell the user what was done and what is left to do",
+    )
+    return [halted]
+
+
+def sort_by_strength(found: list[Violation]) -> tuple[Violation, ...]:
+    """Return violations, the strongest first."""
+    return tuple(sorted(found, key=strength_of, reverse=True))
+
+
+def strength_of(violation: Violation) -> int:
+    """Return the strength of a violation's effect."""
+    return violation.effect.strength

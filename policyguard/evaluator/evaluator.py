@@ -15,21 +15,28 @@ from policyguard.evaluator.activation import ActivationContext
 from policyguard.evaluator.approvals import ApprovalRequirement
 from policyguard.evaluator.attempt import Attempt, CallResult
 from policyguard.evaluator.budgets.budget import CompiledBudget
-from policyguard.evaluator.evaluation import ALLOWED, ApproverPresence, Evaluation, GuardMode
+from policyguard.evaluator.evaluation import (
+    ALLOWED,
+    ApproverPresence,
+    Evaluation,
+    GuardMode,
+    halt_violations,
+    sort_by_strength,
+    strength_of,
+)
 from policyguard.evaluator.evaluator_state import EvaluatorState
+from policyguard.evaluator.mark_states import MarkStates
+from policyguard.evaluator.marks import CompiledMark
 from policyguard.evaluator.outcome_classifier import OutcomeClassifier
 from policyguard.evaluator.plan import BoundPlan, ClassCandidates, Plan
 from policyguard.evaluator.session_state import SessionState
 from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
 from policyguard.model.errors import NonPlainArgumentsError
-from policyguard.model.event import Completed
+from policyguard.model.event import Charge, Completed
+from policyguard.model.outcome import Outcome
 from policyguard.model.policy import Bounds
 from policyguard.model.tool_name import full_name_alias
-
-HALTED = "session/halted"
-"""The violation of any call in a session that is halted, or whose ancestor is."""
-
 
 OPAQUE = "arguments/opaque"
 """The id of the error that says that a call cannot be compared with others."""
@@ -79,6 +86,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     activation_context: ActivationContext
     outcome_classifier: OutcomeClassifier
     budgets: dict[str, CompiledBudget]
+    marks: dict[str, CompiledMark]
     approval_requirements: dict[str, ApprovalRequirement]
     refusal_limits: tuple[str, ...]
     check_tags: CheckTags
@@ -89,8 +97,15 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
 
     def __post_init__(self) -> None:
         context = self.activation_context
-        self.remembers_calls = self.reads_counts or context.reads_previous
+        self.remembers_calls = self.reads_counts or context.reads_previous or bool(self.marks)
         self.reads_call_details = context.reads_previous or context.extract_targets is not None
+
+    def new_mark_states(self) -> MarkStates | None:
+        """Return the state of the policy's marks, none set; None if it has none."""
+        if not self.marks:
+            return None
+        to_keys = self.activation_context.to_keys
+        return MarkStates(self.marks, to_keys, self.bounds.budget_keys)
 
     def identify_call(self, attempt: Attempt) -> CallIdentity:
         """Return a call's identity; its arguments become plain. Raise `ArgumentsError`."""
@@ -168,6 +183,8 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             plan.find_limit_keys(attempt)
         if plan.timeout is not None:
             attempt.timeout, attempt.timeout_by = plan.timeout, plan.timeout_by
+        if plan.marks is not None:
+            attempt.cleared = plan.marks.find_cleared(attempt)
 
     def _match_tolerant_call(
         self, session: SessionState, fingerprint: str, loose: str, numbers: tuple[float, ...]
@@ -242,7 +259,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     ) -> None:
         """Add the violations of halts, limits and bans."""
         if session.halt_entry or session.parent is not None:
-            found += _halt_violations(session.halted_by())
+            found += halt_violations(session.halted_by())
         state_changes, has_refusals = session.state_changes, session.refused_attempts
         for limit, tracker in bound_plan.limits:
             if not (tracker or limit.always_evaluated):
@@ -276,9 +293,9 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             found = [one for one in found if not self.is_waived(session, fingerprint, one, at)]
         if not found:
             return Evaluation(Effect.ALLOW, (), tuple(would), attempt.errors)
-        effect = max(found, key=_strength).effect
+        effect = max(found, key=strength_of).effect
         if effect < Effect.ASK:
-            return Evaluation(effect, _sort_by_strength(found), tuple(would), attempt.errors)
+            return Evaluation(effect, sort_by_strength(found), tuple(would), attempt.errors)
         unapproved = effect is Effect.ASK and all(
             self._runs_unapproved(session, attempt, violation, presence)
             for violation in found
@@ -291,7 +308,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             refusals = plan.refusals.evaluate(streak, attempt)
             if refusals is not None:
                 (would if plan.refusals.observe else found).append(refusals)
-        ordered = _sort_by_strength(found)
+        ordered = sort_by_strength(found)
         remaining = {
             budget.id: amount
             for budget in plan.budgets
@@ -369,32 +386,18 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         attempt.mark_completed(at, event.wall)
         last = attempt.session.last_results.get(attempt.fingerprint) if self.reads_changed else None
         outcome = self.outcome_classifier.classify(event, attempt, last)
-        if not attempt.charges:
-            return CallResult(attempt, event, outcome, ())
+        charges = self._settle(attempt, outcome) if attempt.charges else ()
+        result = CallResult(attempt, event, outcome, charges)
+        if self.marks and outcome.state != "cancelled":
+            events = attempt.bound_plan.plan.marks
+            if events is not None:
+                result.marks = events.find_set(attempt)
+        return result
+
+    def _settle(self, attempt: Attempt, outcome: Outcome) -> tuple[Charge, ...]:
         charges = [
             settled
             for charge in attempt.charges
             if (settled := self.budgets[charge.budget].settle(charge, attempt, outcome)) is not None
         ]
-        return CallResult(attempt, event, outcome, tuple(charges))
-
-
-def _sort_by_strength(found: list[Violation]) -> tuple[Violation, ...]:
-    return tuple(sorted(found, key=_strength, reverse=True))
-
-
-def _strength(violation: Violation) -> int:
-    return violation.effect.strength
-
-
-def _halt_violations(entry: str) -> list[Violation]:
-    if not entry:
-        return []
-    halted = Violation(
-        HALTED,
-        Effect.HALT,
-        "halted",
-        f"the run was halted by {entry}",
-        "tell the user what was done and what is left to do",
-    )
-    return [halted]
+        return tuple(charges)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from policyguard.evaluator.attempt import Attempt, CallResult
 from policyguard.evaluator.budgets.usage import UsageLedger
+from policyguard.evaluator.mark_states import MarkStates
 from policyguard.evaluator.session_state import SessionState
 from policyguard.model.event import Granted, Refused, Spent
 
@@ -38,11 +39,15 @@ class TransitionHooks:
 
 
 class EvaluatorState:
-    """All sessions, and the ledger of the budgets they share. Changed by `transitions` alone."""
+    """All sessions, with the ledger of the budgets and the marks that they share.
 
-    __slots__ = ("hooks", "ledger", "sessions")
+    Changed by `transitions` alone. `marks` is None for a policy that has none.
+    """
 
-    def __init__(self, hooks: TransitionHooks) -> None:
+    __slots__ = ("hooks", "ledger", "marks", "sessions")
+
+    def __init__(self, hooks: TransitionHooks, marks: MarkStates | None = None) -> None:
         self.sessions: dict[str, SessionState] = {}
         self.ledger = UsageLedger()
+        self.marks = marks
         self.hooks = hooks

@@ -22,6 +22,7 @@ from policyguard.model.event import (
     Completed,
     Event,
     Granted,
+    Marked,
     Refused,
     Released,
     SessionEnded,
@@ -37,8 +38,8 @@ def fold(evaluator: Evaluator, state: EvaluatorState, event: Event) -> None:
     """Apply one event that carries its derived fields.
 
     Ignore an event of a session that never started, and the result of a call that is not in flight
-    (it was reported before, or was forgotten). Ignore the charges of sub-agents too:
-    their own events carry them.
+    (it was reported before, or was forgotten). Ignore the charges and marks of sub-agents
+    too: their own events carry them.
     """
     if isinstance(event, SessionStarted):
         start_session(evaluator, state, event)
@@ -55,7 +56,9 @@ def fold(evaluator: Evaluator, state: EvaluatorState, event: Event) -> None:
             if attempt is not None:
                 attempt.mark_completed(session.clamp_time(event.at), event.wall)
                 outcome = outcome_from_event(event)
-                result = CallResult(attempt, event, outcome, event.charges, event.observations)
+                result = CallResult(
+                    attempt, event, outcome, event.charges, event.observations, event.marks
+                )
                 transitions.complete(evaluator, state, result)
         case CallEnded():
             transitions.end_timed_out(evaluator, state, session, event.call, event.at)
@@ -71,6 +74,8 @@ def fold(evaluator: Evaluator, state: EvaluatorState, event: Event) -> None:
             spend(evaluator, state, session, event)
         case Granted():
             grant(evaluator, state, session, event)
+        case Marked() if not event.child:
+            change_marks(session, event)
         case Approved():
             approve(session, event)
         case SessionEnded():
@@ -87,12 +92,18 @@ def rebuild(evaluator: Evaluator, state: EvaluatorState, event: Event) -> None:
         ledger.usages, ledger.stored_key_counts, budgets=evaluator.budgets, session=event.session
     )
     try:
+        if state.marks is not None:
+            state.marks.rebuilt = event.session
         if isinstance(event, ChildCharged):
             apply_child_charges(evaluator, state, event)
+        elif isinstance(event, Marked) and event.session in state.sessions:
+            change_marks(state.sessions[event.session], event)
         else:
             fold(evaluator, state, event)
     finally:
         state.ledger = ledger
+        if state.marks is not None:
+            state.marks.rebuilt = ""
 
 
 def start_session(
@@ -108,6 +119,7 @@ def start_session(
             evaluator.activation_context,
             max_entries=evaluator.bounds.window_entries,
             isolated=isolated,
+            marks=state.marks,
         )
         state.sessions[event.session] = session
         if parent is not None:
@@ -150,6 +162,8 @@ def start_turn(
     for budget, key in session.turn_usage_keys:
         state.ledger.remove(budget, key)
     session.turn_usage_keys.clear()
+    if session.marks is not None:
+        session.marks.end_turn(session)
 
 
 def spend(evaluator: Evaluator, state: EvaluatorState, session: SessionState, event: Spent) -> None:
@@ -194,6 +208,14 @@ def apply_child_charges(evaluator: Evaluator, state: EvaluatorState, event: Chil
             raise_limit(evaluator, state, session, charge)
 
 
+def change_marks(session: SessionState, event: Marked) -> None:
+    """Set and clear marks, as the host says."""
+    transitions.advance_clock(session, event.at)
+    if session.marks is not None:
+        session.marks.clear(session, event.cleared)
+        session.marks.set(session, event.marks, session.clamp_time(event.at))
+
+
 def approve(session: SessionState, event: Approved) -> None:
     """Add an approval of one call, known by its fingerprint."""
     transitions.advance_clock(session, event.at)
@@ -210,5 +232,7 @@ def close(
     unreported.abandon_calls(evaluator, state, session, event.at)
     for budget, key in session.usage_keys | session.turn_usage_keys:
         state.ledger.remove(budget, key)
+    if session.marks is not None:
+        session.marks.end_session(session)
     state.sessions.pop(session.id, None)
     state.hooks.on_ended(session)

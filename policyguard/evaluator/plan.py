@@ -15,6 +15,7 @@ from policyguard.evaluator.limits.cycle import CycleChecker
 from policyguard.evaluator.limits.recent_results import RecentResults
 from policyguard.evaluator.limits.refusals import RefusalsChecker, RefusalStreak
 from policyguard.evaluator.limits.repeat import RepeatChecker
+from policyguard.evaluator.marks import MarkEvents
 from policyguard.evaluator.rule import CompiledRule, RuleSet
 from policyguard.model.errors import ExpressionError
 
@@ -28,7 +29,8 @@ class Plan(msgspec.Struct, eq=False, kw_only=True):
     its answer is then cached in `cached_answer` once it was found without reading arguments.
     `keyed_limits` compare calls by another key than the fingerprint. `refusals` is asked about
     attempts that something else refuses. `timeout` is how long a call may take (ns), as the entry
-    `timeout_by` says. With `needs_more` there is more to find out about a call than its class.
+    `timeout_by` says. `marks` are the events that a call may be. With `needs_more` there is more to
+    find out about a call than its class.
     """
 
     tool: str
@@ -43,6 +45,7 @@ class Plan(msgspec.Struct, eq=False, kw_only=True):
     timeout_by: str = ""
     escalating_limits: tuple[LimitChecker, ...] = ()
     keyed_limits: tuple[RepeatChecker, ...] = ()
+    marks: MarkEvents | None = None
     needs_more: bool = False
     cached_answer: bool | None = None
     class_: str = ""
@@ -56,7 +59,12 @@ class Plan(msgspec.Struct, eq=False, kw_only=True):
             for limit in self.limits
             if isinstance(limit, RepeatChecker) and limit.key is not None
         )
-        self.needs_more = not self.kind_only or bool(self.keyed_limits) or self.timeout is not None
+        self.needs_more = (
+            not self.kind_only
+            or bool(self.keyed_limits)
+            or self.timeout is not None
+            or (self.marks is not None and bool(self.marks.clearing))
+        )
         if isinstance(self.state_changing, bool):
             self.cached_answer = self.state_changing
 

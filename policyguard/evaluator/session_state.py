@@ -13,6 +13,7 @@ from policyguard.evaluator.limits.base import LimitChecker
 from policyguard.evaluator.limits.escalation import RefusedAttempts
 from policyguard.evaluator.limits.refusals import RefusalsChecker
 from policyguard.evaluator.limits.state_changes import StateChanges
+from policyguard.evaluator.mark_states import MarkStates
 from policyguard.evaluator.offered_tools import OfferedTools
 from policyguard.evaluator.plan import BoundPlan, Plan
 from policyguard.model.amounts import MAX_AMOUNT, to_units
@@ -33,6 +34,8 @@ class SessionState:
     refusals, by limit. `active_limits` are those that may refuse a call for what others returned,
     `open_streaks` those that count a success until then, each with whether it counts per turn.
     `usage_keys` and `turn_usage_keys` are the budgets and keys that end with the session and turn.
+    `marks` are those of all sessions (None: the policy has none), `mark_scopes` where to find this
+    one's.
     `confirmed_constraints` has, by constraint, the completion that last taught it;
     `search_progress` is the learning side's own.
 
@@ -58,6 +61,8 @@ class SessionState:
         "id",
         "in_flight",
         "last_results",
+        "mark_scopes",
+        "marks",
         "now",
         "offered",
         "on_fast_path",
@@ -90,6 +95,7 @@ class SessionState:
         *,
         max_entries: int,
         isolated: bool = False,
+        marks: MarkStates | None = None,
     ) -> None:
         self.id = event.session
         self.agent = event.agent
@@ -132,6 +138,11 @@ class SessionState:
             "project": event.project or unnamed,
             "global": "",
         }
+        self.marks = marks
+        self.mark_scopes: dict[str, str] = {}
+        if marks is not None:
+            run = event.session if parent is None else parent.mark_scopes["session"]
+            self.mark_scopes = {**self.scope_keys, "session": run, "turn": run}
         self.cel_session: dict[str, Any] = {
             "id": event.session,
             "user": event.user,

@@ -8,7 +8,8 @@ from policyguard.evaluator import unreported
 from policyguard.evaluator.approvals import ApprovalRequest
 from policyguard.evaluator.attempt import UNRECORDED_ARGS, Attempt, CallResult, WindowEntry
 from policyguard.evaluator.budgets.charges import apply_charge, free_slots, refund
-from policyguard.evaluator.evaluator import HALTED, Evaluator
+from policyguard.evaluator.evaluation import HALTED
+from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.evaluator_state import EvaluatorState
 from policyguard.evaluator.limits.bans import LimitBan
 from policyguard.evaluator.limits.base import LimitChecker
@@ -68,6 +69,7 @@ def restore_attempt(session: SessionState, event: Admitted | Refused, plan: Plan
         attempt.probes = event.probes
         attempt.radius = event.radius
         attempt.charges = event.charges
+        attempt.cleared = event.cleared
     return attempt
 
 
@@ -175,6 +177,8 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
             apply_charge(evaluator, state, session, charge, charged_at)
     if event.tokens or event.cost:
         session.add_usage(event.tokens or 0, event.cost or 0.0)
+    if session.marks is not None:
+        session.marks.complete(attempt, result.marks)
     if evaluator.reads_changed and not is_cancelled:
         fingerprint, max_entries = outcome.result_fingerprint, evaluator.bounds.window_entries
         _set_latest(session.last_results, attempt.fingerprint, fingerprint, max_entries)
@@ -224,6 +228,8 @@ def end_timed_out(
     advance_clock(session, at)
     attempt = session.timed_out.pop(call, None)
     if attempt is not None:
+        if session.marks is not None:
+            session.marks.complete(attempt, ())
         free_slots(evaluator, state, attempt)
 
 
@@ -347,7 +353,9 @@ def _remember_tolerant_call(evaluator: Evaluator, session: SessionState, attempt
 
 
 def _remember_call(evaluator: Evaluator, session: SessionState, attempt: Attempt) -> None:
-    """Keep what expressions read: counts by tool and class, and each tool's previous arguments."""
+    """Keep what expressions read: marks, counts by tool and class, each tool's last arguments."""
+    if session.marks is not None:
+        session.marks.admit(attempt)
     max_entries = evaluator.bounds.plans
     if evaluator.reads_counts:
         for counts, name in _counted_names(attempt):

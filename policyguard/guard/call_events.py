@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from policyguard.evaluator.attempt import Attempt, CallResult
+from policyguard.evaluator.mark_states import RUN_SCOPES
 from policyguard.evaluator.plan import Plan
+from policyguard.evaluator.session_state import SessionState
 from policyguard.guard import decisions
 from policyguard.guard.listeners import Listeners
 from policyguard.journal.line_template import (
@@ -21,7 +24,7 @@ from policyguard.journal.line_template import (
     LineTemplate,
 )
 from policyguard.model.decision import Decision
-from policyguard.model.event import Admitted, Completed, Event
+from policyguard.model.event import Admitted, Completed, Event, MarkChange, Marked
 
 if TYPE_CHECKING:
     from policyguard.journal.journal import Journal
@@ -57,6 +60,24 @@ class CallEventEmitter:
     def emit_completed(self, result: CallResult, has_learned: bool) -> None:
         """Emit a result as it was evaluated; anchor what has taught or confirmed a constraint."""
         self.emit(decisions.build_completed(result), has_learned)
+
+    def emit_run_marks(
+        self,
+        session: SessionState,
+        at: int | None,
+        marks: Iterable[MarkChange],
+        cleared: Iterable[MarkChange],
+    ) -> None:
+        """Emit what a sub-agent has marked, as an event of its run."""
+        states = session.marks
+        if states is None or session.parent is None:
+            return
+        known = {name for name, mark in states.marks.items() if mark.scope in RUN_SCOPES}
+        set_marks = tuple([one for one in marks if one.mark in known])
+        cleared_marks = tuple([one for one in cleared if one.mark in known])
+        if set_marks or cleared_marks:
+            run = session.mark_scopes["session"]
+            self.emit(Marked(run, at, marks=set_marks, cleared=cleared_marks, child=session.id))
 
 
 class _CallFields(msgspec.Struct, omit_defaults=True):
@@ -113,6 +134,7 @@ class FastCallEmitter(CallEventEmitter):
             or attempt.targets
             or attempt.loose_fingerprint
             or attempt.probes
+            or attempt.cleared
             or decision.violations
             or not attempt.args
             or not attempt.id.isalnum()
@@ -165,6 +187,7 @@ class FastCallEmitter(CallEventEmitter):
             or outcome.signature
             or outcome.like_result
             or result.observations
+            or result.marks
             or not event.call.isalnum()
         ):
             super().emit_completed(result, has_learned)

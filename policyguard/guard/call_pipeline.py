@@ -165,6 +165,9 @@ class CallPipeline(KnownCalls):
                             self._charge_ancestors(
                                 attempt.charges, attempt.at, emitted=ancestor_events
                             )
+                        if attempt.cleared:
+                            ancestor_events = ancestor_events or []
+                            guard._events.emit_run_marks(state, attempt.at, (), attempt.cleared)
                     if decision.violations:
                         self._advice.add(attempt.batch or decision.id, decision.message)
             except (JournalError, StoreError) as error:
@@ -251,6 +254,8 @@ class CallPipeline(KnownCalls):
                     guard._events.emit_completed(result, bool(learned))
                     if result.charges:
                         self._settle_ancestors(result.charges, attempt)
+                    if result.marks or attempt.cleared:
+                        guard._events.emit_run_marks(state, at, result.marks, attempt.cleared)
                 except (JournalError, StoreError) as error:
                     attempt.add_error("journal", error)
             advice = ""

@@ -149,6 +149,7 @@ def build_admitted(attempt: Attempt, decision: Decision) -> Admitted:
         probes=attempt.probes,
         charges=attempt.charges,
         radius=attempt.radius,
+        cleared=attempt.cleared,
     )
 
 
@@ -211,4 +212,5 @@ def build_completed(result: CallResult) -> Completed:
         state=outcome.state if outcome.state in ("pending", "cancelled") else "",
         advancing=outcome.advancing,
         harness_flagged=outcome.harness_flagged,
+        marks=result.marks,
     )

@@ -70,13 +70,10 @@ class Guard:
             check_approver(approver)
         validate.store(store)
         if store is not None or journal is not None or journal_key is not None:
-            from policyguard.guard.journal_setup import (
-                apply_retention,
-                locate_journal,
-                open_journal,
-            )
+            from policyguard.guard import journal_setup as setup
 
-            location = locate_journal(store, journal, journal_key)  # before the store makes files
+            setup.require_shareable_marks(compiled)
+            location = setup.locate_journal(store, journal, journal_key)  # before any file is made
         self._fingerprinter = compiled.fingerprinter
         if store is not None:
             self._fingerprinter.rekey(store.fingerprint_key)
@@ -94,8 +91,10 @@ class Guard:
         self._journal: Journal | None = None
         self._journal_retention: JournalRetention | None = None
         if store is not None:
-            self._journal = open_journal(compiled, store, location, self._state.host_reports)
-            self._journal_retention = apply_retention(compiled, store, location, self._steady_clock)
+            self._journal = setup.open_journal(compiled, store, location, self._state.host_reports)
+            self._journal_retention = setup.apply_retention(
+                compiled, store, location, self._steady_clock
+            )
         quotas = store.quotas if store is not None else None
         self._shared_budgets = self._state.shared_budgets = open_shared_budgets(
             quotas, self._evaluator, self._state.evaluator_state.ledger

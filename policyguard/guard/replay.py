@@ -22,6 +22,7 @@ from policyguard.model.event import (
     ChildCharged,
     Completed,
     Event,
+    Marked,
     Refused,
     SessionEnded,
     SessionStarted,
@@ -79,7 +80,13 @@ class ReplayGuard(Guard):
                 "elapsed": now - started if started is not None else 0,
                 "halted": bool(state.halted_by()),
                 "disabled": sorted(opened.disabled),
+                "marks": state.marks.list_set(state, now) if state.marks is not None else [],
             }
+
+
+def _is_of_child(event: Event) -> bool:
+    """Whether the calls of a sub-agent do the same in a replay."""
+    return isinstance(event, ChildCharged) or (isinstance(event, Marked) and event.child != "")
 
 
 class ReplaySession:
@@ -132,7 +139,7 @@ class ReplaySession:
                 self._pipeline.spend(event)
             case SessionEnded():
                 self._pipeline.end(event)
-            case _ if not (self.closed or isinstance(event, ChildCharged)):  # children's calls do
+            case _ if not (self.closed or _is_of_child(event)):
                 self._pipeline.fold(event)
         return None
 

@@ -17,7 +17,7 @@ from policyguard.guard.call_options import CallContext, CheckOptions, RecordOpti
 from policyguard.guard.decisions import set_context
 from policyguard.guard.event_loop import run_blocking
 from policyguard.guard.grants import find_grant
-from policyguard.guard.session_lifetime import SessionLifetime
+from policyguard.guard.session_marks import MarkableSession
 from policyguard.guard.tools.results import error_text, parse_result
 from policyguard.learned.progress import ProgressStatus
 from policyguard.model.decision import Decision
@@ -41,7 +41,7 @@ Progress = ProgressStatus
 """How the search of a session goes; see `Session.progress`."""
 
 
-class Session(SessionLifetime):
+class Session(MarkableSession):
     """One agent's run: its calls are checked and recorded here. Opened by `Guard.session`.
 
     `close`, or leaving a `with` block, releases the session: the run may be resumed here or in

@@ -150,6 +150,16 @@ LOAD_PAGES: dict[str, str] = {
     "reference/unknown-name": "`$name` is neither a param nor a list of this policy.",
     "reference/unknown-pattern": "`patterns` has no entry of this name.",
     "reference/unknown-signature": "No entry of `signatures` has this id.",
+    "reference/mark": "An example must say which keys of a mark are set, if the mark has keys.",
+    "reference/mark-keys": (
+        "Of the keys of a mark only fingerprints are kept, so they can be asked for with `in`, and "
+        "counted with `size`, but not read."
+    ),
+    "reference/mark-scope": (
+        "A guard with a store cannot have marks `per: agent` or `per: project`: they are kept in "
+        "one process, and the sessions of others would not see them."
+    ),
+    "reference/unknown-mark": "`marks` does not declare this mark.",
     "reference/unknown-tag": "`tags` does not declare this tag.",
     "regex/example": "A pattern fails one of its own examples.",
     "regex/syntax": (

@@ -36,6 +36,16 @@ class Charge(msgspec.Struct, frozen=True, array_like=True):
     amount: int
 
 
+class MarkChange(msgspec.Struct, frozen=True, array_like=True):
+    """A mark that is set or cleared, or one `key` of it: the key's fingerprint; empty for all.
+
+    `*` stands for any key: the one that was to be set could not be computed.
+    """
+
+    mark: str
+    key: str = ""
+
+
 class _Timed(msgspec.Struct, frozen=True, kw_only=True):
     wall: int | None = None
 
@@ -122,8 +132,9 @@ class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
     `loose_fingerprint` leaves them out, `numbers` holds them, and `exact_fingerprint` is its own.
     `likeness` is what limits tell it by, where that is not its fingerprint.
     `keys` holds the keys of limits that compare by another one than the fingerprint, `probes` the
-    constraints it tests, `radius` the schedule it is under. `violations` are the entries that fired
-    without refusing it, `effect` the strongest of their effects.
+    constraints it tests, `radius` the schedule it is under, `cleared` the marks it clears.
+    `violations` are the entries that fired without refusing it, `effect` the strongest of their
+    effects.
     """
 
     state_changing: bool = msgspec.field(default=True, name="changing")
@@ -133,6 +144,7 @@ class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
     radius: str = ""
     effect: str = "allow"
     violations: tuple[str, ...] = ()
+    cleared: tuple[MarkChange, ...] = ()
 
 
 class Refused(_AttemptEvent, frozen=True, tag="refused"):
@@ -157,9 +169,9 @@ class Completed(_Event, frozen=True, tag="completed"):
     are seconds, `cost` is in the currency of the budgets, `status` is HTTP's, `score` measures
     progress. `state` is `pending`, `cancelled` or empty; `ok` of a cancelled call is None.
     `like_result` is the fingerprint of the result with its variable parts masked, if the call
-    recurs. `advancing` and `harness_flagged` come from the metadata (see `Outcome`). `timeout_by`
-    is the entry whose time limit the call exceeded, if it did; if it was `still_running` then, a
-    `CallEnded` follows.
+    recurs. `marks` are those that it has set. `advancing` and `harness_flagged` come from the
+    metadata (see `Outcome`). `timeout_by` is the entry whose time limit the call exceeded, if it
+    did; if it was `still_running` then, a `CallEnded` follows.
     """
 
     call: str = ""
@@ -187,6 +199,7 @@ class Completed(_Event, frozen=True, tag="completed"):
     harness_flagged: bool = msgspec.field(default=False, name="infra")
     timeout_by: str = ""
     still_running: bool = msgspec.field(default=False, name="running")
+    marks: tuple[MarkChange, ...] = ()
 
 
 class CallEnded(_Event, frozen=True, tag="ended"):
@@ -243,6 +256,18 @@ class ChildCharged(_Event, frozen=True, tag="drawn"):
     grants: tuple[Charge, ...] = msgspec.field(default=(), name="raised")
 
 
+class Marked(_Event, frozen=True, tag="marked"):
+    """Marks were set or cleared by the host, or by calls of the sub-agent session `child`.
+
+    The sub-agent's own events say the same: this one counts only where this session is rebuilt from
+    its journal, which knows nothing of them.
+    """
+
+    marks: tuple[MarkChange, ...] = ()
+    cleared: tuple[MarkChange, ...] = ()
+    child: str = msgspec.field(default="", name="by")
+
+
 class Approved(_Event, frozen=True, tag="approved"):
     """A user or a program approved one refused call, known by its fingerprint."""
 
@@ -270,6 +295,7 @@ Event = (
     | Spent
     | Granted
     | ChildCharged
+    | Marked
     | Approved
     | SessionEnded
 )

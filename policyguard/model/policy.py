@@ -246,20 +246,31 @@ class BlameRule(Entry, frozen=True, kw_only=True):
 
 
 class MarkEvent(SelectiveEntry, frozen=True, kw_only=True):
-    """The calls that set or clear a mark."""
+    """The calls that set or clear a mark; with `key` (CEL) they clear only these keys."""
+
+    unless: str | None = None
+    key: str | None = None
 
 
 class Mark(Entry, frozen=True, kw_only=True):
-    """A flag set by calls: a bool, or with `key` (CEL) a set of at most `keep` strings."""
+    """A fact about past calls: a bool, or with `key` (CEL) a set of at most `keep` strings.
+
+    A mark that `host` sets is set by no call.
+    """
 
     id: str
-    set: MarkEvent
-    clear: MarkEvent | None = None
+    set: MarkEvent | tuple[MarkEvent, ...] | Literal["host"]
+    clear: MarkEvent | tuple[MarkEvent, ...] = ()
     per: Literal["turn", "session", "agent", "project"]
     within: int | None = None
     key: str | None = None
-    keep: int
+    keep: PositiveInt
     on_error: Literal["unset", "set"]
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether it is a set of keys; one that only the host sets has no `key` to tell by."""
+        return self.key is not None
 
 
 class Radius(PolicyStruct, frozen=True, kw_only=True):

@@ -45,6 +45,24 @@ class CommandPatterns:
         commands = [ReadCommand(command, self._reader.programs) for command in line.commands]
         return next((item for item in self.patterns if _may_match(item, commands)), None)
 
+    def runs(self, text: str) -> bool:
+        """Whether some command of `text` certainly matches a pattern.
+
+        Of a pattern with several stages or with files it is enough that it may match.
+        """
+        if len(text) <= self._max_chars and not self._concerns(text):
+            return False
+        commands = [
+            ReadCommand(command, self._reader.programs)
+            for command in self._reader.read(text).commands
+        ]
+        return any(
+            any(must_match(pattern.stages[0], read) for read in commands)
+            if _is_plain(pattern)
+            else _may_match(pattern, commands)
+            for pattern in self.patterns
+        )
+
     def covers(self, text: str) -> bool:
         """Whether each command of `text` certainly matches a pattern, and none writes a file.
 
@@ -85,6 +103,12 @@ class CommandPatterns:
             len(pattern.stages) == 1 and must_match(pattern.stages[0], read)
             for pattern in self.patterns
         )
+
+
+def _is_plain(pattern: CommandPattern) -> bool:
+    """Whether a pattern is one command without files."""
+    stage = pattern.stages[0]
+    return len(pattern.stages) == 1 and not (stage.writes or stage.reads)
 
 
 def _may_match(pattern: CommandPattern, commands: list[ReadCommand]) -> bool:

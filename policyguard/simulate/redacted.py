@@ -22,13 +22,15 @@ from policyguard.evaluator.plan import Plan
 from policyguard.journal.redaction import FINGERPRINT_MARK
 from policyguard.model.entry import SelectiveEntry
 from policyguard.model.errors import ExpressionError
-from policyguard.model.event import Admitted, Completed, Refused
+from policyguard.model.event import Admitted, Completed, Marked, Refused
 from policyguard.model.limits import iter_limits, limit_id, limits_of
 from policyguard.model.policy import Policy
 from policyguard.model.tool_name import ToolName, full_name_alias
+from policyguard.simulate.redacted_marks import MarkDependencies
 
 _KEPT_FIELDS = ("tool", "server", "class", "classes", "agent", "session", "batch", "tags", "hints")
 """Fields of `call` that a journal always keeps."""
+_KEPT_PATHS = frozenset(f"call.{name}" for name in _KEPT_FIELDS)
 _ARGUMENT_SELECTORS = ("commands", "paths", "hosts", "finds")
 """Selectors that read the arguments."""
 _HISTORY_FIELDS = ("call.previous", "session.progress")
@@ -69,10 +71,12 @@ class PartialEvaluator:
     def __init__(self, compiled: CompiledPolicy) -> None:
         self._evaluator = compiled.evaluator
         self._policy = compiled.policy
-        reads = dict(_entry_reads(compiled.policy, compiled.expressions))
-        redacted = {entry for entry, fields in reads.items() if not _reads_kept_fields(fields)}
+        own_reads = dict(_entry_reads(compiled.policy, compiled.expressions))
+        self._marks = MarkDependencies(compiled.policy, compiled.expressions, own_reads)
+        reads = {entry: self._marks.expand(entry, read) for entry, read in own_reads.items()}
+        redacted = {entry for entry, fields in own_reads.items() if not _reads_kept_fields(fields)}
         self._undecidable = frozenset(redacted.union(_entries_selecting_args(compiled.policy)))
-        self._class_readers = _entries_reading(reads, ("call.class", "call.classes"))
+        self._class_readers = _entries_reading(own_reads, ("call.class", "call.classes"))
         self._changes_read_classes = reads_field(
             compiled.expressions.reads("classify", "state_changing"), "call.classes"
         )
@@ -108,10 +112,17 @@ class PartialEvaluator:
         return Applicability(
             applicable,
             undecidable,
-            counting | self._history_readers,
+            counting
+            | self._history_readers
+            | self._marks.readers(self._marks.undecided(plans, _KEPT_PATHS)),
             knows_state_change=len(changes) == 1 and None not in changes,
             plans=plans,
         )
+
+    def uncertain_marks(self, event: Marked) -> frozenset[str]:
+        """Return the entries that depend on keys which the host has marked or unmarked."""
+        named = [change.mark for change in (*event.marks, *event.cleared)]
+        return self._marks.readers(self._marks.keyed(named))
 
     def uncertain_after(self, event: Completed) -> frozenset[str]:
         """Return the entries whose counts are unknown after an undecidable result."""
@@ -169,6 +180,7 @@ class PartialEvaluator:
         )
         activation = Activation(call, self._evaluator.activation_context, None)
         activation.session, activation.tags, activation.now = {}, {}, None
+        activation.mark = {}
         try:
             return plan.state_changing(activation) is not False
         except ExpressionError:
@@ -248,13 +260,10 @@ def _limit_entries(policy: Policy) -> Iterator[str]:
 
 
 def _reads_kept_fields(reads: frozenset[str]) -> bool:
-    """Return whether a journal keeps everything read; marks may come from arguments."""
-    kept = {f"call.{name}" for name in _KEPT_FIELDS}
+    """Return whether a journal keeps everything read of the call itself."""
     for read in reads:
         variable, *fields = read.split(".")
-        if variable == "mark" or (
-            variable == "call" and (not fields or f"call.{fields[0]}" not in kept)
-        ):
+        if variable == "call" and (not fields or f"call.{fields[0]}" not in _KEPT_PATHS):
             return False
     return True
 

@@ -14,6 +14,7 @@ from policyguard.model.event import (
     Admitted,
     Completed,
     Event,
+    Marked,
     Refused,
     SessionEnded,
     SessionStarted,
@@ -75,6 +76,10 @@ class Uncertainty:
     def add_refusal(self) -> None:
         """Note a refusal by an unknown entry or with an unknown effect."""
         self.may_be_refused = True
+
+    def add_marks(self, entries: frozenset[str]) -> None:
+        """Note marks on which `entries` depend, set with keys that cannot be compared."""
+        self.entries |= entries
 
     def add_result(self, entries: frozenset[str]) -> None:
         """Note a redacted result on which the counts of `entries` depend."""
@@ -157,13 +162,18 @@ class SessionReplay:
             self._uncertainty.add_result(partial.uncertain_after(event))
         recorded = self._session.record(event)
         if recorded.errors:
-            self._count_errors(recorded.errors)
+            errors = recorded.errors
+            if self._uncertainty:  # reading redacted data is not an error of the expression
+                errors = tuple(one for one in errors if not one.id.startswith("marks/"))
+            self._count_errors(errors)
         return recorded.outcome
 
     def replay_event(self, event: Event) -> None:
         """Apply an event that is neither a call nor a result."""
         if isinstance(event, Spent) and self.first_refusal is not None:
             self.cost_after_refusal += to_units(event.cost) or 0
+        if isinstance(event, Marked) and not event.child:
+            self._uncertainty.add_marks(self._get_partial_evaluator().uncertain_marks(event))
         if self._session.closed:
             self._reopen()
         self._session.apply(event)

@@ -9,6 +9,7 @@ from policyguard.compiler.build.entry_paths import learn_id, list_entry_ids
 from policyguard.compiler.inputs import PACK_PREFIX
 from policyguard.guard.replay import ReplayGuard
 from policyguard.model.decision import Decision
+from policyguard.model.event import Completed, Event, Marked
 from policyguard.model.outcome import Recorded
 from policyguard.report.policy_tests.results import Coverage, EntryCoverage
 
@@ -17,13 +18,14 @@ class CoverageRecorder:
     """Counts of how often each entry fired.
 
     An entry is reached by a violation (also in observe mode), a timeout by a call that has it, a
-    signature by a result that matches, an entry of `blame` by a failure that it assigns, a `learn`
-    by a violation of a constraint that it taught.
+    signature by a result that matches, a mark by what sets it, an entry of `blame` by a failure
+    that it assigns, a `learn` by a violation of a constraint that it taught.
     """
 
     def __init__(self, compiled: CompiledPolicy) -> None:
         self._compiled = compiled
         self._paths = dict(list_entry_ids(compiled.policy))
+        self._mark_paths = {f"marks/{one.id}": ("marks", one.id) for one in compiled.policy.marks}
         self._hits: Counter[str] = Counter()
 
     @property
@@ -59,6 +61,11 @@ class CoverageRecorder:
         if recorded.outcome.blamed_by:
             self._hits[recorded.outcome.blamed_by] += 1
 
+    def record_event(self, event: Event) -> None:
+        """Count the marks that a result or the host has set."""
+        if isinstance(event, Completed | Marked):
+            self._hits.update(f"marks/{change.mark}" for change in event.marks)
+
     def merge(self, other: CoverageRecorder) -> None:
         """Add what other tests of the same policy have reached."""
         self._hits += other._hits
@@ -68,7 +75,7 @@ class CoverageRecorder:
         file, name = self.file, self._compiled.policy.name
         entries: list[EntryCoverage] = []
         inherited = 0
-        for id_, path in self._paths.items():
+        for id_, path in {**self._paths, **self._mark_paths}.items():
             span = self._compiled.merged.span_of(path, key=True)
             if span.file.startswith(PACK_PREFIX) and not file.startswith(PACK_PREFIX):
                 inherited += 1

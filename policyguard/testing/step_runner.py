@@ -28,6 +28,7 @@ from policyguard.testing.suite import (
     Step,
     Suite,
     Test,
+    list_marks,
     parse_instant,
     parse_nanoseconds,
 )
@@ -99,6 +100,7 @@ class _StepRunner:
         self._coverage = coverage
         self._clock = _Clock(test.session.at)
         self._guard = ReplayGuard(suite.compiled, clock=self._clock)
+        self._guard.on(coverage.record_event)
         self._sessions: dict[str, Session] = {}
         self._last_decision: Decision | None = None
         self._running: defaultdict[str, deque[Decision]] = defaultdict(deque)
@@ -131,6 +133,8 @@ class _StepRunner:
             raise _StepFailed(path, mismatch, key=True) from None
         if spec.tools is not None:
             self._sessions[name].offer(spec.tools)
+        for mark, key in list_marks(spec.marks):
+            self._sessions[name].mark(mark, key)
 
     def run_step(self, step: Step) -> None:
         """Run a step and check its expectations."""
@@ -138,6 +142,9 @@ class _StepRunner:
         self._step_text = _describe_step(step, len(self._test.steps))
         if step.turn:
             session.turn()
+        for change, change_mark in ((step.mark, session.mark), (step.unmark, session.unmark)):
+            if change is not None:
+                change_mark(*((change,) if isinstance(change, str) else change))
         if step.grant is not None:
             session.grant(*step.granted, by="test")
         if step.approve:
@@ -226,7 +233,7 @@ class _StepRunner:
             matches = found == scalars.parse_duration(expected)
             found = f"{(found or 0) / 1e9:g}s"
         elif isinstance(expected, bool) or not isinstance(expected, int | float):
-            matches = found == expected
+            matches = found == (sorted(expected) if isinstance(expected, list) else expected)
         else:
             # Costs are sums of binary fractions: 0.1 three times is not 0.3.
             matches = found is not None and math.isclose(found, expected, abs_tol=1e-9)

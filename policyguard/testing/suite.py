@@ -66,6 +66,7 @@ class SessionSpec(_Struct, frozen=True, kw_only=True):
     user: str = ""
     project: str = ""
     cwd: str | None = None
+    marks: tuple[str, ...] | dict[str, Literal[True] | tuple[str, ...]] = ()
     tools: tuple[str, ...] | None = None
     at: str | None = None
     parent: str | None = None
@@ -102,6 +103,8 @@ class Step(ExpectedDecision, frozen=True, kw_only=True):
     path: Path
     in_: str = msgspec.field(name="in", default=MAIN_SESSION)
     turn: bool = False
+    mark: str | tuple[str, str] | None = None
+    unmark: str | tuple[str, str] | None = None
     grant: tuple[str | float, ...] | None = None
     approve: bool | ScriptedApproval = False
     spend: dict[str, float] | None = None
@@ -198,6 +201,19 @@ class Suite(NamedTuple):
             decision=decision,
             state=_format_state(state or {}),
         )
+
+
+def list_marks(
+    given: tuple[str, ...] | dict[str, Literal[True] | tuple[str, ...]],
+) -> list[tuple[str, str | None]]:
+    """Return the marks that a session begins with, each key of one by itself (None: no key)."""
+    if not isinstance(given, dict):
+        return [(name, None) for name in given]
+    return [
+        (name, key)
+        for name, keys in given.items()
+        for key in (keys if isinstance(keys, tuple) else (None,))
+    ]
 
 
 def resolve_reference(file: str, name: str) -> FilePath:

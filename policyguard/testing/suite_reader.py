@@ -27,7 +27,7 @@ from policyguard.testing.suite import (
     Test,
     resolve_reference,
 )
-from policyguard.testing.suite_validation import validate
+from policyguard.testing.suite_validation import validate, validate_marks
 
 _NONFINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
@@ -78,6 +78,7 @@ def build_suite(root: Node) -> ReadResult:
     if compiled is None:
         return ReadResult(None, diagnostics)
     diagnostics += _validate_grants(root, tests, compiled)
+    diagnostics += validate_marks(root, tests, compiled)
     return ReadResult(None if diagnostics else Suite(root, compiled, tests), diagnostics)
 
 

@@ -6,12 +6,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.load.layer_validation import find_span
 from policyguard.engines.yaml_tree import Node, descend
 from policyguard.engines.yaml_tree import Path as TreePath
+from policyguard.guard.session_marks import find_mark
 from policyguard.model.diagnostic import Diagnostic, did_you_mean
 from policyguard.model.effect import Effect
-from policyguard.testing.suite import MAIN_SESSION, Step, Test, parse_instant, resolve_reference
+from policyguard.testing.suite import (
+    MAIN_SESSION,
+    Step,
+    Test,
+    list_marks,
+    parse_instant,
+    resolve_reference,
+)
 
 _RESULT_KEYS = ("outcome", "text", "advice")
 """Keys with expectations of a call that has returned."""
@@ -109,6 +118,46 @@ def _validate_trace(root: Node, test: Test) -> Iterator[Diagnostic]:
             yield _diagnostic(
                 root, "schema/value", message, (*test.path, "refused", number), hint=hint
             )
+
+
+def validate_marks(
+    root: Node, tests: Iterable[Test], compiled: CompiledPolicy
+) -> Iterator[Diagnostic]:
+    """Yield a diagnostic for each mark that the policy does not have, or not so."""
+    for test in tests:
+        for path, name, key, clears in _iter_marks(test):
+            try:
+                find_mark(compiled.evaluator.marks, name, key, clears=clears)
+            except KeyError:
+                known = list(compiled.evaluator.marks)
+                message = f"no mark `{name}` in the policy"
+                hint = did_you_mean(name, known)
+                yield _diagnostic(root, "reference/unknown-mark", message, path, hint=hint)
+            except ValueError as error:
+                yield _diagnostic(root, "reference/mark", str(error), path)
+        for step in test.steps:
+            for index, name in enumerate(step.state.get("marks", ())):
+                if name not in compiled.evaluator.marks:
+                    path = (*step.path, "state", "marks", index)
+                    message = f"no mark `{name}` in the policy"
+                    hint = did_you_mean(name, compiled.evaluator.marks)
+                    yield _diagnostic(root, "reference/unknown-mark", message, path, hint=hint)
+
+
+def _iter_marks(test: Test) -> Iterator[tuple[TreePath, str, str | None, bool]]:
+    """Yield each mark that a test names: its path, name and key, and whether it is cleared."""
+    specs = [((*test.path, "session"), test.session)]
+    specs += [((*test.path, "sessions", name), spec) for name, spec in test.sessions.items()]
+    for path, spec in specs:
+        for name, key in list_marks(spec.marks):
+            place = name if isinstance(spec.marks, dict) else spec.marks.index(name)
+            yield (*path, "marks", place), name, key, False
+    for step in test.steps:
+        for kind in ("mark", "unmark"):
+            given = getattr(step, kind)
+            if given is not None:
+                name, key = (given, None) if isinstance(given, str) else given
+                yield (*step.path, kind), name, key, kind == "unmark"
 
 
 def _sibling_names(file: Path) -> list[str]:

@@ -246,6 +246,40 @@ def test_a_program_comes_and_goes_as_one_value(tmp_path: Path) -> None:
     }
 
 
+MARKED = """\
+policyguard: 1
+name: x
+marks:
+  tested: {set: {tools: [test], when: outcome.ok}}
+  seen: {key: call.args.x, set: [{tools: [read]}, {tools: [look]}], clear: {tools: [edit]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fields"),
+    [
+        ("set: {tools: [test], when: outcome.ok}", "set: [{tools: [test], when: outcome.ok}]", []),
+        ("tools: [test], when: outcome.ok", "when: outcome.ok, tools: [test]", []),
+        ("outcome.ok}}", "outcome.ok}, per: session}", []),
+        ("outcome.ok}}", "outcome.ok}, per: turn}", ["per"]),
+        ("when: outcome.ok", "when: outcome.exit_code == 0", ["set.0.when"]),
+        ("{tools: [test], when: outcome.ok}", "host", ["set", "set.0"]),
+        (", {tools: [look]}", "", ["set.1"]),
+        (", clear: {tools: [edit]}", "", ["clear.0"]),
+        ("{tools: [edit]}", "{tools: [edit], key: call.args.x}", ["clear.0.key"]),
+        ("key: call.args.x", "key: call.args.y", ["key"]),
+    ],
+)
+def test_changes_of_marks_have_no_direction(
+    old: str, new: str, fields: list[str], tmp_path: Path
+) -> None:
+    assert MARKED.count(old) == 1
+    found = changes(MARKED, MARKED.replace(old, new), tmp_path)
+    assert sorted(one.field for one in found) == fields
+    assert {one.direction for one in found} <= {""}
+    assert all(one.entry.startswith("marks/") for one in found)
+
+
 def test_an_order_that_matters_is_a_change(tmp_path: Path) -> None:
     lines = POLICY.splitlines(keepends=True)
     one, three = (

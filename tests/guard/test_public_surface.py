@@ -64,6 +64,7 @@ def test_session_has_only_documented_members(tmp_path: Path) -> None:
         "grant",
         "guard",
         "id",
+        "mark",
         "offer",
         "preview",
         "progress",
@@ -72,6 +73,7 @@ def test_session_has_only_documented_members(tmp_path: Path) -> None:
         "run",
         "spend",
         "turn",
+        "unmark",
     }
 
 

@@ -97,7 +97,9 @@ def test_the_schema_has_the_fields_of_the_model_with_their_types_and_defaults(ki
     generated = components[KINDS[kind].__name__]["properties"]
     expected = {name: _shape(schema) for name, schema in generated.items()}
     structs = dict.fromkeys(("charges", "insisted", "asks", "raised"), "Charge") | {
-        "lessons": "Observation"
+        "lessons": "Observation",
+        "marks": "MarkChange",
+        "cleared": "MarkChange",
     }
     for name, struct in structs.items():
         if name in expected:

@@ -24,6 +24,8 @@ RIGHT = {
     ("rule-without-examples", "regulated.yaml", "legal-hold"),
     ("rule-without-examples", "regulated.yaml", "screened-first"),
     ("rule-without-examples", "research-agent.yaml", "no-uploads"),
+    # Its class for polls takes the place of `waiting`, which `core` knows to change nothing.
+    ("shadowed-class", "polling-workflow.yaml", "poll"),
     # Its host may report a training only when it ends.
     ("timeout-above-unreported", "ml-search.yaml", "6h"),
     # It waits for results that no key of their metadata ever flags.

@@ -303,3 +303,79 @@ def test_certain_decisions_are_true(
 
 def _refused(call: CallFigures) -> bool:
     return call.effect not in ("allow", "advise")
+
+
+MARKED = """
+marks:
+  tested: {set: {tools: [test], when: outcome.ok}, clear: {tools: [edit]}}
+  read: {key: call.args.path, set: {tools: [read]}}
+  wrote: {set: {tools: [write], when: call.args.path == '/etc/x'}, on_error: set}
+  said: {set: {tools: [say], when: "outcome.text.contains('yes')"}}
+  approved: {set: host}
+  noted: {set: host, key: call.args.path}
+rules:
+  ship: {tools: [ship], unless: mark.tested, effect: block}
+  edit: {tools: [look], unless: call.args.path in mark.read, effect: block}
+  count: {tools: [count], when: size(mark.read) > 1, effect: block}
+  send: {tools: [send], when: mark.wrote, effect: block}
+  go: {tools: [go], unless: mark.said, effect: block}
+  merge: {tools: [merge], unless: mark.approved, effect: block}
+  note: {tools: [note], when: size(mark.noted) > 0, effect: block}
+"""
+
+
+def test_marks_that_need_no_arguments_are_decided(tmp_path: Path) -> None:
+    calls: list[Call] = [
+        ("ship", {}, ""),
+        ("test", {"x": 1}, None),
+        ("ship", {"x": 1}, ""),
+        ("test", {"x": 2}, "ok"),
+        ("ship", {"x": 2}, ""),
+        ("edit", {"x": 3}, ""),
+        ("ship", {"x": 3}, ""),
+    ]
+    text = MARKED.replace(
+        "  said: {set: {tools: [say], when: \"outcome.text.contains('yes')\"}}\n", ""
+    )
+    text = text.replace("  go: {tools: [go], unless: mark.said, effect: block}\n", "")
+    known, hidden = _both(tmp_path, calls, text)
+    assert known == ["block", "allow", "block", "allow", "allow", "allow", "block"]
+    assert hidden == known
+
+
+@pytest.mark.parametrize(
+    ("calls", "known", "hidden"),
+    [
+        ([("count", {}, ""), ("read", {"path": "/a"}, ""), ("count", {}, "")], "a a a", "a a u"),
+        ([("send", {}, ""), ("write", {"path": "/a"}, ""), ("send", {}, "")], "a a a", "a a u"),
+        ([("look", {"path": "/a"}, "")], "b", "u"),
+        ([("go", {}, ""), ("say", {"x": 1}, "yes"), ("go", {"x": 2}, "")], "b a a", "b a u"),
+    ],
+)
+def test_marks_that_redacted_data_decides_are_unknown(
+    tmp_path: Path, calls: list[Call], known: str, hidden: str
+) -> None:
+    words = {"a": "allow", "b": "block", "u": "unknown"}
+    found = _both(tmp_path, calls, MARKED)
+    assert found == tuple([words[one] for one in row.split()] for row in (known, hidden))
+
+
+def test_marks_of_the_host_are_replayed_unless_they_have_keys(tmp_path: Path) -> None:
+    recording = policy(tmp_path / "recording.yaml", f"{MARKED}\njournal: {{args: keep}}")
+    with Guard.load(recording, store=tmp_path / "state" / "store.db") as guard:
+        parent = guard.session("s")
+        parent.check("merge", {})
+        parent.check("note", {})
+        parent.mark("approved")
+        parent.mark("noted", "/a")
+        parent.check("merge", {})
+        parent.unmark("noted")
+        parent.check("note", {})
+        parent.end()
+    (file,) = (tmp_path / "state" / "journal").iterdir()
+    assert [call.effect for call in _timeline(file, MARKED)] == [
+        "block",
+        "allow",
+        "allow",
+        "unknown",
+    ]

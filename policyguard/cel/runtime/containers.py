@@ -8,10 +8,11 @@ from typing import Any, Final
 from policyguard.cel.errors import CelLimitError, OperationError
 from policyguard.cel.runtime.cost_limits import COST_LIMITS
 from policyguard.cel.runtime.operators import equals, has_key
+from policyguard.cel.types.key_set import KeySet
 from policyguard.cel.types.uint import Uint
 from policyguard.cel.types.values import describe_type, no_such_overload
 
-_SIZED: Final[frozenset[Any]] = frozenset({str, bytes, list, tuple, dict})
+_SIZED: Final[frozenset[Any]] = frozenset({str, bytes, list, tuple, dict, KeySet})
 
 
 def index(container: Any, key: Any) -> Any:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from policyguard.cel.errors import CelLimitError, OperationError
 from policyguard.cel.runtime.cost_limits import COST_LIMITS
+from policyguard.cel.types.key_set import KeySet
 from policyguard.cel.types.times import Duration, Timestamp
 from policyguard.cel.types.uint import INT_MAX, INT_MIN, UINT_MAX, Uint
 from policyguard.cel.types.values import describe_type, no_such_overload
@@ -131,6 +132,8 @@ def is_in(element: Any, container: Any, charge: ChargeReads | None = None) -> bo
         return any(equals(element, candidate, charge) for candidate in container)
     if container.__class__ is dict and element.__class__ in _KEY_CLASSES:
         return has_key(container, element)
+    if container.__class__ is KeySet:
+        return element.__class__ is str and container.has(element)
     raise no_such_overload("in", element, container)
 
 

@@ -78,6 +78,11 @@ class CelEnvironment:
             "params": names.record_type(
                 "params", {name: _value_type(param.value) for name, param in policy.params.items()}
             ),
+            "mark": names.record_type(
+                "marks",
+                {mark.id: list_of(STRING) if mark.is_keyed else BOOL for mark in policy.marks},
+                "mark",
+            ),
             "now": TIMESTAMP,
         }
         signatures = names.name_type(
@@ -112,10 +117,11 @@ class _DefinedNames:
         self._merged = merged
         self._is_complete = merged is None or merged.is_complete
 
-    def record_type(self, section: str, fields: dict[str, Type]) -> Type:
+    def record_type(self, section: str, fields: dict[str, Type], variable: str = "") -> Type:
         if not self._is_complete:
             return DYN
-        return record({**dict.fromkeys(self._broken_names(section), DYN), **fields}, name=section)
+        known = {**dict.fromkeys(self._broken_names(section), DYN), **fields}
+        return record(known, name=variable or section)
 
     def name_type(self, kind: str, section: str, known: set[str]) -> Type:
         if not self._is_complete:

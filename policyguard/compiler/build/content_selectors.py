@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
+from policyguard.compiler.build.entry_paths import selective_entries
 from policyguard.compiler.build.expressions import Expressions
 from policyguard.evaluator.activation import Activation, Expression, Selects
 from policyguard.model.entry import SelectiveEntry, Selector
@@ -27,8 +28,7 @@ def selects_contents(entry: SelectiveEntry | ClassEntry) -> bool:
 def selector_reads(policy: Policy) -> frozenset[str]:
     """Return the fields that the selectors of all entries read."""
     entries: list[SelectiveEntry | ClassEntry] = [
-        *policy.rules,
-        *policy.budgets,
+        *(entry for entry, _ in selective_entries(policy)),
         *policy.classify.classes,
     ]
     return frozenset(
@@ -54,10 +54,13 @@ class ContentSelectors:
         # Entries that say the same share a selector, and what it has found.
         self._compile = cache(self._compile_selector)
 
-    def compile(self, entry: SelectiveEntry) -> Selects | None:
-        """Return a predicate for the selectors of an entry; None if it has none."""
+    def compile(self, entry: SelectiveEntry, *, certain: bool = False) -> Selects | None:
+        """Return a predicate for the selectors of an entry; None if it has none.
+
+        What may match matches; with `certain` only what certainly does.
+        """
         tests = [
-            self._compile(key, selector)
+            self._compile(key, selector, certain)
             for key in self._build
             if (selector := getattr(entry, key)) is not None
         ]
@@ -69,46 +72,64 @@ class ContentSelectors:
         """Return the condition of a class: its `commands`, and `when`."""
         if entry.commands is None:
             return when
-        selects = self._compile("commands", Selector(items=entry.commands))
+        selects = self._compile("commands", Selector(items=entry.commands), False)
         if when is None:
             return selects
         return lambda activation: selects(activation) and when(activation)
 
-    def _compile_selector(self, key: str, selector: Selector) -> Selects:
+    def _compile_selector(self, key: str, selector: Selector, certain: bool) -> Selects:
         build = self._build[key]
         test: Selects
 
         def first(activation: Activation) -> bool:
             nonlocal test
-            test = build(selector)
+            test = build(selector, certain)
             return test(activation)
 
         test = first
         return lambda activation: test(activation)
 
-    def _build_commands(self, selector: Selector) -> Selects:
+    def _build_commands(self, selector: Selector, certain: bool) -> Selects:
         patterns = self._shell.compile_patterns(selector.items)
-        find, covers = patterns.find, patterns.covers
+        find, covers, runs = patterns.find, patterns.covers, patterns.runs
+        if certain and selector.outside:
+            return lambda activation: (command := activation.command) != "" and not find(command)
+        if certain:
+            return lambda activation: (command := activation.command) != "" and runs(command)
         if selector.outside:
             return lambda activation: (command := activation.command) != "" and not covers(command)
         return lambda activation: (
             (command := activation.command) != "" and find(command) is not None
         )
 
-    def _build_paths(self, selector: Selector) -> Selects:
+    def _build_paths(self, selector: Selector, certain: bool) -> Selects:
         from policyguard.compiler.build.path_selector import PathSelector  # imports the shell
 
+        if certain:
+            differs = PathSelector(_complement(selector)).matches
+            return lambda activation: (
+                bool(activation.paths)
+                and not differs(activation.paths, activation.attempt.session.cel_session["cwd"])
+            )
         matches = PathSelector(selector).matches
         return lambda activation: matches(
             activation.paths, activation.attempt.session.cel_session["cwd"]
         )
 
-    def _build_hosts(self, selector: Selector) -> Selects:
+    def _build_hosts(self, selector: Selector, certain: bool) -> Selects:
         from policyguard.compiler.build.host_selector import HostSelector
 
+        if certain:
+            differs = HostSelector(_complement(selector)).matches
+            return lambda activation: bool(activation.urls) and not differs(activation.urls)
         matches = HostSelector(selector).matches
         return lambda activation: matches(activation.urls)
 
-    def _build_finds(self, selector: Selector) -> Selects:
+    def _build_finds(self, selector: Selector, certain: bool) -> Selects:
         occurs_in: Callable[[str], bool] = self._patterns.select(selector.items).occurs_in
         return lambda activation: occurs_in(activation.text)
+
+
+def _complement(selector: Selector) -> Selector:
+    """Return the selector that matches what this one does not certainly match."""
+    return Selector(items=selector.items, outside=not selector.outside)

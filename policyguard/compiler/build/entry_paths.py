@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
-from policyguard.model.entry import Example
+from policyguard.model.entry import Example, SelectiveEntry
 from policyguard.model.limits import LimitLevel, PollingLimit, iter_limits, limit_id
-from policyguard.model.policy import Learn, Policy, Rule
+from policyguard.model.policy import Learn, Mark, MarkEvent, Policy, Rule
 
 Path = tuple[str | int, ...]
 
@@ -29,6 +30,32 @@ def rule_examples(policy: Policy) -> Iterator[tuple[Rule, Example, bool, Path]]:
         ):
             for index, example in enumerate(examples):
                 yield rule, example, kind == "match", ("rules", rule.id, "examples", kind, index)
+
+
+def mark_events(
+    policy: Policy,
+) -> Iterator[tuple[Mark, Literal["set", "clear"], MarkEvent, Path]]:
+    """Yield each event of a mark: the mark, what the event does, the event and its path."""
+    kinds: tuple[Literal["set", "clear"], ...] = ("set", "clear")
+    for mark in policy.marks:
+        for kind in kinds:
+            events = getattr(mark, kind)
+            path = ("marks", mark.id, kind)
+            if isinstance(events, MarkEvent):
+                yield mark, kind, events, path
+            elif isinstance(events, tuple):
+                for index, event in enumerate(events):
+                    yield mark, kind, event, (*path, index)
+
+
+def selective_entries(policy: Policy) -> Iterator[tuple[SelectiveEntry, Path]]:
+    """Yield every entry with selectors but for classes, with its path."""
+    for rule in policy.rules:
+        yield rule, ("rules", rule.id)
+    for budget in policy.budgets:
+        yield budget, ("budgets", budget.id)
+    for _, _, event, path in mark_events(policy):
+        yield event, path
 
 
 def level_path(level: str) -> Path:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from policyguard.cel import Duration, Timestamp
+from policyguard.cel.types.key_set import KeySet
 from policyguard.compiler.build import call_readers
 from policyguard.compiler.build.address_readers import AddressReader, PathReader, UrlReader
 from policyguard.compiler.build.content_selectors import selector_reads
@@ -69,11 +70,13 @@ def build_evaluator(
             reads_previous=reads_field(reads, "call.previous"),
             to_timestamp=Timestamp.from_ns,
             to_duration=Duration.from_ns,
+            to_keys=KeySet,
             convert_tags=build_tag_converter(policy),
             redact=planner.redact,
         ),
         outcome_classifier=_outcome_classifier(policy, expressions, fingerprinter),
         budgets=planner.budgets,
+        marks=planner.marks,
         approval_requirements=planner.approvals(),
         refusal_limits=planner.refusal_limit_ids(),
         check_tags=build_tag_checker(policy),

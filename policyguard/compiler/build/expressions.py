@@ -27,7 +27,7 @@ from policyguard.cel import compile as compile_cel
 from policyguard.cel.program import compile_prefilter
 from policyguard.cel.syntax.ast import Constant, Expr, TextSpan
 from policyguard.compiler.build.cel_env import CelEnvironment
-from policyguard.compiler.build.entry_paths import Path, learn_sections, limit_path
+from policyguard.compiler.build.entry_paths import Path, learn_sections, limit_path, mark_events
 from policyguard.compiler.load import language_version
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.evaluator.activation import Activation, Expression, Prefilter
@@ -191,8 +191,8 @@ def _compile(
     return program, program.warnings
 
 
-_DECLARED = {"params": "…", "lists": "[…]", "tags": "string"}
-_UNDECLARED = lazy_pattern(r"`(params|lists|tags)` has no field `(\w+)`")
+_DECLARED = {"params": "…", "lists": "[…]", "tags": "string", "mark": "{set: {…}}"}
+_UNDECLARED = lazy_pattern(r"`(params|lists|tags|mark)` has no field `(\w+)`")
 
 
 def _list_specs(policy: Policy, environment: CelEnvironment) -> Iterator[ExpressionSpec]:
@@ -232,6 +232,17 @@ def _list_specs(policy: Policy, environment: CelEnvironment) -> Iterator[Express
     for index, radius in enumerate(policy.radius):
         if radius.when is not None:
             yield ExpressionSpec(("radius", index, "when"), radius.when, before, BOOL)
+    for _, kind, event, path in mark_events(policy):
+        declarations = after if kind == "set" else before
+        for field in ("when", "unless"):
+            source = getattr(event, field)
+            if source is not None:
+                yield ExpressionSpec((*path, field), source, declarations, BOOL)
+        if event.key is not None:
+            yield ExpressionSpec((*path, "key"), event.key, before, DYN)
+    for mark in policy.marks:
+        if mark.key is not None:
+            yield ExpressionSpec(("marks", mark.id, "key"), mark.key, after, DYN)
     for rule in policy.rules:
         if rule.when is not None:
             yield ExpressionSpec(("rules", rule.id, "when"), rule.when, before, BOOL)
@@ -258,9 +269,12 @@ def _hint(problem: Problem, spec: ExpressionSpec) -> str | None:
     undeclared = _UNDECLARED.fullmatch(problem.message)
     if undeclared is not None and problem.help is None:
         section, name = undeclared.groups()
-        return f"declare it: `{section}: {{{name}: {_DECLARED[section]}}}`"
+        shown = "marks" if section == "mark" else section
+        return f"declare it: `{shown}: {{{name}: {_DECLARED[section]}}}`"
     if problem.code == "undeclared-reference" and "`outcome`" in problem.message:
         early = f"`{spec.path[0]}` is"
+        if spec.path[0] == "marks":
+            early = "`clear` is"
         if spec.path[0] == "budgets":
             early = "`per`, and `when` beside `concurrent` or `time`, are"
         return f"{early} evaluated before the call, which has no outcome yet"

@@ -15,6 +15,7 @@ from policyguard.compiler.build.limits import (
     is_observed,
     thresholds,
 )
+from policyguard.compiler.build.marks import MarkBuilder
 from policyguard.compiler.build.messages import build_message, build_redactor
 from policyguard.compiler.build.read_classes import find_read_classes
 from policyguard.compiler.build.selectors import (
@@ -51,6 +52,8 @@ class PlanBuilder:
         self._policy = policy
         self._expressions = expressions
         self._contents = ContentSelectors(policy, expressions)
+        self._marks = MarkBuilder(policy, expressions, self._contents, digest)
+        self.marks = self._marks.marks
         limit_builder = LimitBuilder(policy, expressions, digest)
         self._limits = {
             level: {
@@ -143,6 +146,7 @@ class PlanBuilder:
             refusals=next(refusals, None),
             timeout=timeout,
             timeout_by=timeout_by,
+            marks=self._marks.select(tool, server, agent, classes, alias) if self.marks else None,
         )
 
     def refusal_limit_ids(self) -> tuple[str, ...]:
@@ -221,7 +225,7 @@ class PlanBuilder:
             message=build_message(entry.message, self.redact),
             instead=build_message(entry.instead, self.redact),
             observe=is_observed(entry),
-            reads_time=entry.within is not None or _reads_time(when | total),
+            reads_time=entry.within is not None or self._reads_time(when | total),
             digest=self._digest,
             max_charges=self._policy.bounds.window_entries,
             max_keys=self._policy.bounds.budget_keys,
@@ -239,11 +243,16 @@ class PlanBuilder:
             message=build_message(entry.message, self.redact),
             instead=build_message(entry.instead, self.redact),
             observe=is_observed(entry),
-            reads_time=_reads_time(
+            reads_time=self._reads_time(
                 self._expressions.reads(*path, "when") | self._expressions.reads(*path, "unless")
             ),
             approval=_build_approval(entry),
         )
+
+    def _reads_time(self, reads: frozenset[str]) -> bool:
+        """Return whether expressions read the time, or a mark that expires."""
+        timed = [f"mark.{name}" for name, mark in self.marks.items() if mark.within is not None]
+        return any(reads_field(reads, field) for field in ("now", "session.elapsed", *timed))
 
     def _build_rules(self, rules: tuple[CompiledRule, ...]) -> RuleSet:
         paths: list[Path] = [(*rule.id.split("/", 1), "when") for rule in rules]
@@ -284,7 +293,3 @@ def _build_approval(entry: RuleEntry) -> ApprovalRequirement | None:
     return ApprovalRequirement(
         frozenset(approval.from_), approval.count, approval.within, approval.otherwise == "allow"
     )
-
-
-def _reads_time(reads: frozenset[str]) -> bool:
-    return any(f"{read}.".startswith(("now.", "session.elapsed.")) for read in reads)

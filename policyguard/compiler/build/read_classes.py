@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from policyguard.cel.syntax.ast import Call, Constant, Expr, iter_children
+from policyguard.compiler.build.entry_paths import selective_entries
 from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.compiler.build.messages import collect_message_fields
 from policyguard.compiler.build.selectors import compile_selector
@@ -25,7 +26,7 @@ def find_read_classes(policy: Policy, expressions: Expressions) -> frozenset[str
     if None in counted or reads_field(reads, "call.classes"):
         return known
     found = {name for name in counted if name is not None}
-    for entry in (*policy.rules, *policy.budgets):
+    for entry, _ in selective_entries(policy):
         if entry.classes is not None:
             # One that `outside` names matters less: it matches nothing by itself.
             found.update(filter(compile_selector(entry.classes), known))

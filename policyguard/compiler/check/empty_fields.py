@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from policyguard.compiler.build.call_readers import TARGETS_HINT
-from policyguard.compiler.build.entry_paths import level_path
+from policyguard.compiler.build.entry_paths import level_path, selective_entries
 from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.compiler.build.messages import parse_message
 from policyguard.compiler.merge.layers import MergedPolicy
@@ -48,10 +48,9 @@ def check_empty_fields(
 
 def _find_selectors(policy: Policy, key: str) -> Iterator[Path]:
     """Yield the paths of the selectors under a key."""
-    for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
-        for entry in entries:
-            if getattr(entry, key) is not None:
-                yield section, entry.id, key
+    for entry, path in selective_entries(policy):
+        if getattr(entry, key) is not None:
+            yield *path, key
     if key == "commands":
         for index, one in enumerate(policy.classify.classes):
             if one.commands is not None:

@@ -13,6 +13,7 @@ from policyguard.compiler.merge.layers import MergedPolicy
 from policyguard.evaluator.activation import Expression
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.evaluator import Evaluator
+from policyguard.evaluator.marks import given_changes
 from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.session_state import SessionState
 from policyguard.model.diagnostic import Diagnostic, quote_text
@@ -52,7 +53,12 @@ def prepare_example(policy: Policy, example: Example, evaluator: Evaluator) -> t
         tags={**tags, **example.tags},
     )
     max_entries = policy.bounds.window_entries
-    session = SessionState(started, None, evaluator.activation_context, max_entries=max_entries)
+    marks = evaluator.new_mark_states()
+    session = SessionState(
+        started, None, evaluator.activation_context, max_entries=max_entries, marks=marks
+    )
+    if marks is not None:
+        marks.set(session, given_changes(evaluator.marks, example.marks), started.at)
     session.cel_session.update(example.session)
     if isinstance(session.cel_session["cost"], int):
         session.cel_session["cost"] = float(session.cel_session["cost"])

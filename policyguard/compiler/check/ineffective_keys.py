@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from policyguard.compiler.build.entry_paths import level_path, limit_path
+from policyguard.compiler.build.entry_paths import level_path, limit_path, mark_events
 from policyguard.compiler.merge.layers import MergedPolicy
 from policyguard.engines.yaml_tree import Path
 from policyguard.model.diagnostic import Diagnostic, quote_text
@@ -112,6 +112,8 @@ def _descriptive_entries(policy: Policy) -> Iterator[tuple[Path, Entry]]:
     )
     for path, entries in lists:
         yield from (((*path, index), entry) for index, entry in enumerate(entries))
+    yield from ((("marks", mark.id), mark) for mark in policy.marks)
+    yield from ((path, event) for _, _, event, path in mark_events(policy))
 
 
 def check_unreachable_limits(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:

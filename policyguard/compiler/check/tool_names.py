@@ -49,7 +49,8 @@ def _tool_references(merged: MergedPolicy) -> Iterator[ScalarNode]:
     for section in _SECTIONS:
         containers += _child_values(tree.get(section))
     for mark in _child_values(tree.get("marks")):
-        containers += _child_values(mark)
+        for events in _child_values(mark):  # one, or a list of them
+            containers += _child_values(events) if isinstance(events, SequenceNode) else [events]
     classify = tree.get("classify")
     containers += _child_values(get_child(classify, "classes") if classify is not None else None)
     for entry in containers:

@@ -4,7 +4,6 @@ SUPPORTED_STEP = 3
 """The last supported step of the language (`x-step` in the schema)."""
 
 NAME_STEPS = {
-    "mark": "4",
     "session.progress": "2",
     "sql": "4",
 }

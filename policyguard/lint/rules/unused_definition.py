@@ -1,8 +1,8 @@
-"""A param, list or pattern that nothing uses.
+"""A param, list, pattern or mark that nothing uses.
 
-An unread list protects nothing. Often its name is misspelt where it should be used, or the values
-are written out there again. (Unread tags are not reported: hosts must set them, and the journal
-keeps them.)
+An unread list protects nothing, nor does a mark that no condition reads. Often its name is misspelt
+where it should be used, or the values are written out there again. (Unread tags are not reported:
+hosts must set them, and the journal keeps them.)
 
 Avoid:
 
@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from policyguard.compiler.build.entry_paths import selective_entries
+from policyguard.compiler.build.expressions import reads_field
 from policyguard.lint.analysis.references import (
     is_field_read,
     matches_any,
@@ -26,6 +28,7 @@ from policyguard.lint.analysis.references import (
     substituted_names,
 )
 from policyguard.lint.rule import Finding, LintContext
+from policyguard.model.policy import Mark
 
 
 def check(context: LintContext) -> Iterator[Finding]:
@@ -36,13 +39,25 @@ def check(context: LintContext) -> Iterator[Finding]:
         for name in names:
             if name not in substituted and not is_field_read(context, f"{section}.{name}"):
                 yield _report(context, section, name)
-    entries = (*policy.rules, *policy.budgets, *policy.result_rules)
+    for mark in policy.marks:
+        if not is_read(context, mark):
+            yield _report(context, "marks", mark.id)
+    entries = [*policy.result_rules, *(entry for entry, _ in selective_entries(policy))]
     selectors = [entry.finds for entry in entries if entry.finds is not None]
     used = {item for selector in selectors for item in selector.items}
     used |= {*policy.journal.redact, *string_constants(context)}
     for name in policy.patterns:
         if not matches_any(name, used):
             yield _report(context, "patterns", name)
+
+
+def is_read(context: LintContext, mark: Mark) -> bool:
+    """Return whether an expression reads a mark, but for those of the mark itself."""
+    return any(
+        reads_field(program.reads, f"mark.{mark.id}")
+        for path, program in context.expressions
+        if path[:2] != ("marks", mark.id)
+    )
 
 
 def _report(context: LintContext, section: str, name: str) -> Finding:

@@ -17,6 +17,7 @@ from policyguard.evaluator.attempt import Attempt, CallResult
 from policyguard.evaluator.budgets.budget import CompiledBudget
 from policyguard.evaluator.evaluation import ALLOWED, ApproverPresence, Evaluation, GuardMode
 from policyguard.evaluator.evaluator_state import EvaluatorState
+from policyguard.evaluator.grants import PatternReader
 from policyguard.evaluator.outcome_classifier import OutcomeClassifier
 from policyguard.evaluator.plan import BoundPlan, ClassCandidates, Plan
 from policyguard.evaluator.session_state import SessionState
@@ -61,8 +62,8 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     `plan_for_tool` that of a tool whose calls all have the same classes, `candidates` the classes
     of other tools. `identify`
     returns a call's identity or raises `ArgumentsError`, `find_likeness` what limits tell it by, if
-    that is not its fingerprint; `within_tolerance` compares tolerant
-    numbers. `refusal_limits` are the ids of the limits of that kind.
+    that is not its fingerprint; `within_tolerance` compares tolerant numbers. `patterns` tells
+    which calls grants cover. `refusal_limits` are the ids of the limits of that kind.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     approval_requirements: dict[str, ApprovalRequirement]
     refusal_limits: tuple[str, ...]
     check_tags: CheckTags
+    patterns: PatternReader
     reads_counts: bool
     reads_changed: bool
     remembers_calls: bool = False
@@ -274,11 +276,16 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         if session.approvals.received:
             fingerprint, at = attempt.approval_fingerprint, attempt.at
             found = [one for one in found if not self.is_waived(session, fingerprint, one, at)]
-        if not found:
-            return Evaluation(Effect.ALLOW, (), tuple(would), attempt.errors)
-        effect = max(found, key=_strength).effect
+        grants = (
+            state.grants.lift(found, attempt, self.approval_requirements, self.patterns)
+            if len(state.grants)
+            else ()
+        )
+        effect = max(found, key=_strength).effect if found else Effect.ALLOW
         if effect < Effect.ASK:
-            return Evaluation(effect, _sort_by_strength(found), tuple(would), attempt.errors)
+            return Evaluation(
+                effect, _sort_by_strength(found), tuple(would), attempt.errors, grants=grants
+            )
         unapproved = effect is Effect.ASK and all(
             self._runs_unapproved(session, attempt, violation, presence)
             for violation in found
@@ -306,6 +313,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             unapproved,
             remaining,
             time_budgets,
+            grants,
         )
 
     def is_waived(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from policyguard.evaluator.attempt import Attempt, CallResult
 from policyguard.evaluator.budgets.usage import UsageLedger
+from policyguard.evaluator.grants import GrantSet
 from policyguard.evaluator.session_state import SessionState
 from policyguard.model.event import Granted, Refused, Spent
 
@@ -38,11 +39,15 @@ class TransitionHooks:
 
 
 class EvaluatorState:
-    """All sessions, and the ledger of the budgets they share. Changed by `transitions` alone."""
+    """All sessions, the ledger of the budgets they share, and the grants.
 
-    __slots__ = ("hooks", "ledger", "sessions")
+    Sessions and ledger are changed by `transitions` alone.
+    """
 
-    def __init__(self, hooks: TransitionHooks) -> None:
+    __slots__ = ("grants", "hooks", "ledger", "sessions")
+
+    def __init__(self, hooks: TransitionHooks, max_grants: int) -> None:
         self.sessions: dict[str, SessionState] = {}
         self.ledger = UsageLedger()
+        self.grants = GrantSet(max_grants)
         self.hooks = hooks

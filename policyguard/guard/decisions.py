@@ -62,6 +62,7 @@ def build_decision(
         attempt.timeout_by if timeout is not None else "",
         evaluation.remaining,
         evaluation.time_budgets,
+        evaluation.grants,
     )
 
 
@@ -149,6 +150,7 @@ def build_admitted(attempt: Attempt, decision: Decision) -> Admitted:
         probes=attempt.probes,
         charges=attempt.charges,
         radius=attempt.radius,
+        grants=tuple([grant.id for grant in decision.grants]),
     )
 
 

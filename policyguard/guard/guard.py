@@ -16,6 +16,8 @@ from policyguard.guard.approver import Approver, check_approver
 from policyguard.guard.call_events import CallEventEmitter, FastCallEmitter
 from policyguard.guard.clock import open_steady_clock
 from policyguard.guard.event_loop import run_blocking
+from policyguard.guard.grant_sync import GrantSync
+from policyguard.guard.guard_records import GuardRecords
 from policyguard.guard.guard_state import GuardState
 from policyguard.guard.host_log import warn
 from policyguard.guard.learning.constraint_sync import ConstraintSync, open_store
@@ -27,9 +29,6 @@ from policyguard.guard.session_opening import find_session
 from policyguard.guard.shared_budgets import open_shared_budgets
 from policyguard.guard.tools.receivers import GuardedTools
 from policyguard.journal.errors import JournalError
-from policyguard.learned import snapshot as snapshots
-from policyguard.model.constraint import Constraint
-from policyguard.model.errors import ClosedError
 from policyguard.model.event import CallEnded, Event, Released, SessionEnded, SessionStarted
 from policyguard.store import fork_safety
 from policyguard.store.errors import StoreError
@@ -44,7 +43,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Guard:
+class Guard(GuardRecords):
     """A policy in force, for many sessions and threads. As a context manager it is closed.
 
     One lock makes checks atomic: a call that is admitted is counted before the next is decided.
@@ -87,7 +86,10 @@ class Guard:
         fork_safety.guard_locks.add(self._lock)
         self._state = GuardState(compiled)
         self._constraint_sync: ConstraintSync | None = None
+        self._grant_sync: GrantSync | None = None
         if store is not None:
+            key = location.key or store.fingerprint_key
+            self._grant_sync = GrantSync(store, self._state.evaluator_state.grants, key)
             constraint_set = self._state.constraint_set
             self._constraint_sync = ConstraintSync(store, constraint_set, self._steady_clock)
             self._state.learner.use_shared_store()
@@ -311,73 +313,10 @@ class Guard:
         with ExitStack() as exit_stack:
             exit_stack.callback(self._events.notify, event)
             exit_stack.callback(self._open_sessions.remove, event.session)
+            exit_stack.callback(self._forget_grants, event.session)
             if self._constraint_sync is not None and self._state.learns:
                 exit_stack.callback(self._constraint_sync.forget_session, event.session)
             self._events.write(event)
-
-    def constraints(self) -> tuple[Constraint, ...]:
-        """Return the learned constraints that hold, the latest confirmed last.
-
-        They include those of other processes with the same store. `StoreError` if the store cannot
-        be read.
-        """
-        with self._lock:
-            if self._constraint_sync is not None and not self.closed:
-                self._constraint_sync.poll()
-            return tuple(
-                sorted(
-                    self._state.constraint_set, key=lambda constraint: constraint.confirmed_at or 0
-                )
-            )
-
-    def revoke(self, id: str, *, by: str) -> bool:  # noqa: A002 - the constraint's own word
-        """Revoke a constraint, for every process with the same store. It is not learned again.
-
-        Returns whether there was such a constraint. `by` names the person who revokes it.
-        `StoreError` if the store cannot be written: then it is not revoked. `ClosedError` if the
-        guard is closed.
-        """
-        with self._lock:
-            if self.closed:
-                raise ClosedError("the guard is closed: load another to revoke constraints")
-            if self._constraint_sync is not None:
-                self._constraint_sync.poll()
-            if self._state.constraint_set.get(id) is None:
-                return False
-            if self._constraint_sync is not None:
-                self._constraint_sync.revoke(id, by=by, at=self._steady_clock.read()[0])
-            else:
-                self._state.constraint_set.revoke(id)
-            return True
-
-    def snapshot(self) -> bytes:
-        """Return the learned constraints and their evidence as JSON, for `restore`.
-
-        It contains the key of the fingerprints: keep it as private as the calls' arguments.
-        """
-        with self._lock:
-            return snapshots.encode(self._state.constraint_set, self._fingerprinter.key)
-
-    def restore(self, snapshot: bytes) -> None:
-        """Add the constraints and evidence of another guard's snapshot, before opening sessions.
-
-        What was revoked in either guard stays revoked. A store is updated too, except for
-        revocations of constraints unknown to it, which this guard remembers. `ValueError` for
-        something that is not a snapshot, and if this guard's fingerprints already have another key,
-        since it has a store or open sessions.
-        """
-        with self._lock:
-            decoded = snapshots.decode(snapshot)
-            if decoded.key != self._fingerprinter.key:
-                if self._constraint_sync is not None or self._open_sessions:
-                    raise ValueError(
-                        "this guard's fingerprints have another key; "
-                        "restore into a guard without a store, before its first session"
-                    )
-                self._fingerprinter.rekey(decoded.key)
-            snapshots.restore(self._state.constraint_set, decoded)
-            if self._constraint_sync is not None:
-                self._constraint_sync.restore(decoded, self._steady_clock.read()[0])
 
     def tool(self, fn: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function so that its calls are checked and recorded.

@@ -123,7 +123,8 @@ class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
     `likeness` is what limits tell it by, where that is not its fingerprint.
     `keys` holds the keys of limits that compare by another one than the fingerprint, `probes` the
     constraints it tests, `radius` the schedule it is under. `violations` are the entries that fired
-    without refusing it, `effect` the strongest of their effects.
+    without refusing it, `effect` the strongest of their effects. `grants` are those that lifted
+    what would have asked.
     """
 
     state_changing: bool = msgspec.field(default=True, name="changing")
@@ -133,6 +134,7 @@ class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
     radius: str = ""
     effect: str = "allow"
     violations: tuple[str, ...] = ()
+    grants: tuple[str, ...] = ()
 
 
 class Refused(_AttemptEvent, frozen=True, tag="refused"):
@@ -244,12 +246,21 @@ class ChildCharged(_Event, frozen=True, tag="drawn"):
 
 
 class Approved(_Event, frozen=True, tag="approved"):
-    """A user or a program approved one refused call, known by its fingerprint."""
+    """A user or a program approved one refused call, known by its fingerprint.
+
+    With `remember` the approver wants calls like it to run until `expires_at`, in the sessions of
+    `scope`; `pattern` says in words which, `grants` are the ids of those that this completed.
+    """
 
     call: str = ""
     fingerprint: str = ""
     by: str = ""
     labels: tuple[str, ...] = ()
+    remember: str = ""
+    scope: str = ""
+    expires_at: int | None = None
+    pattern: str = ""
+    grants: tuple[str, ...] = ()
 
 
 class SessionEnded(_Event, frozen=True, tag="closed"):

@@ -331,6 +331,7 @@ class Bounds(PolicyStruct, frozen=True, kw_only=True):
     argument_depth: PositiveInt
     constraints: PositiveInt
     evidence: PositiveInt
+    grants: PositiveInt
 
 
 class Policy(PolicyStruct, frozen=True, kw_only=True):

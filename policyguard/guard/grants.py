@@ -66,11 +66,9 @@ def grant_calls(
     pattern, grants = "", _NONE
     asked = session._state.approvals.requests.get(approved.fingerprint)
     if asked is not None and asked.call is not None:
-        found = _find_pattern(session, asked.call, request.remember)
-        pattern, grants = (
-            found.text,
-            _build(session, decision, asked.call, found, approved, request),
-        )
+        calls = _find_pattern(session, asked.call, request.remember)
+        grants = _build(session, decision, asked.call, calls, approved, request)
+        pattern = calls.text
     approved = replace(
         approved,
         remember=request.remember,

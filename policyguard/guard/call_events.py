@@ -10,7 +10,9 @@ from msgspec.structs import replace
 from policyguard.evaluator.attempt import Attempt, CallResult
 from policyguard.evaluator.plan import Plan
 from policyguard.guard import decisions
+from policyguard.guard.host_log import warn
 from policyguard.guard.listeners import Listeners
+from policyguard.journal.errors import JournalError
 from policyguard.journal.line_template import (
     AT,
     CALL,
@@ -22,8 +24,10 @@ from policyguard.journal.line_template import (
 )
 from policyguard.model.decision import Decision
 from policyguard.model.event import Admitted, Completed, Event
+from policyguard.store.errors import StoreError
 
 if TYPE_CHECKING:
+    from policyguard.guard.candidate import Candidate
     from policyguard.journal.journal import Journal
 
 
@@ -57,6 +61,40 @@ class CallEventEmitter:
     def emit_completed(self, result: CallResult, has_learned: bool) -> None:
         """Emit a result as it was evaluated; anchor what has taught or confirmed a constraint."""
         self.emit(decisions.build_completed(result), has_learned)
+
+
+class CandidateEmitter(CallEventEmitter):
+    """Emits events, and after each how a candidate policy would have decided otherwise."""
+
+    __slots__ = ("_candidate",)
+
+    def __init__(self, journal: Journal | None, listeners: Listeners, candidate: Candidate) -> None:
+        super().__init__(journal, listeners)
+        self._candidate = candidate
+
+    def notify(self, event: Event) -> None:
+        """Hand an event to the listeners, then to the candidate."""
+        super().notify(event)
+        self._compare(event)
+
+    def emit(self, event: Event, anchor: bool = False) -> None:
+        """Write an event, hand it to the listeners, then to the candidate."""
+        super().emit(event, anchor)
+        self._compare(event)
+
+    def emit_completed(self, result: CallResult, has_learned: bool) -> None:
+        """Emit a result; the candidate evaluates what the host reported."""
+        super().emit(decisions.build_completed(result), has_learned)
+        self._compare(replace(result.report, at=result.attempt.completed_at))
+
+    def _compare(self, event: Event) -> None:
+        differed = self._candidate.follow(event)
+        if differed is None:
+            return
+        try:
+            super().emit(differed)
+        except (JournalError, StoreError) as error:  # the call's own line is written
+            warn(f"what the candidate policy would decide is not in the journal: {error}")
 
 
 class _CallFields(msgspec.Struct, omit_defaults=True):

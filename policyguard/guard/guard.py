@@ -13,7 +13,7 @@ from policyguard.compiler import CompiledPolicy, compile_policy
 from policyguard.evaluator.evaluation import GuardMode
 from policyguard.guard import validate
 from policyguard.guard.approver import Approver, check_approver
-from policyguard.guard.call_events import CallEventEmitter, FastCallEmitter
+from policyguard.guard.call_events import CallEventEmitter, CandidateEmitter, FastCallEmitter
 from policyguard.guard.clock import open_steady_clock
 from policyguard.guard.event_loop import run_blocking
 from policyguard.guard.grant_sync import GrantSync
@@ -36,6 +36,7 @@ from policyguard.store.paths import resolve_store_path
 from policyguard.store.protocol import Store
 
 if TYPE_CHECKING:
+    from policyguard.guard.candidate import Candidate
     from policyguard.guard.journal_retention import JournalRetention
     from policyguard.journal.journal import Journal
 
@@ -60,6 +61,7 @@ class Guard(GuardRecords):
         approver: Approver | None = None,
         journal: str | Path | None = None,
         journal_key: str | Path | None = None,
+        candidate: CompiledPolicy | None = None,
     ) -> None:
         """Do as `load` does with a compiled policy. The caller closes `store`."""
         if not isinstance(compiled, CompiledPolicy):
@@ -109,6 +111,13 @@ class Guard(GuardRecords):
         self._mode = GuardMode(
             observe or compiled.evaluator.observe_only, "present" if approver else "absent"
         )
+        self._candidate: Candidate | None = None
+        if candidate is not None:
+            from policyguard.guard.candidate import Candidate  # most guards have none
+
+            presence = self._mode.approver_presence
+            self._candidate = Candidate(candidate, self._state.evaluator_state, presence)
+            self._candidate.rekey(self._fingerprinter.key)
         self._listeners = Listeners()
         if listener is not None:
             self._listeners.add(listener, ())
@@ -136,6 +145,7 @@ class Guard(GuardRecords):
         journal: str | Path | None = None,
         journal_key: str | Path | None = None,
         cache: bool | None = None,
+        candidate: str | Path | Iterable[str | Path] | None = None,
     ) -> Guard:
         """Check and compile a policy: a pack's name (`core`), a file, or several (the last wins).
 
@@ -149,7 +159,9 @@ class Guard(GuardRecords):
         of a file with a key (16 bytes or more) for the journals' hashes, as for
         `policyguard journal verify --key`. `cache`: whether to keep the compiled policy in a
         folder of the user, by default where a forged copy could change nothing that the user cannot
-        change anyway: who may write the policy, or policyguard.
+        change anyway: who may write the policy, or policyguard. `candidate`: another policy that is
+        evaluated beside this one and changes nothing; where it would have decided otherwise, the
+        journal and listeners get a `CandidateDiffered`.
 
         Raises `PolicyError` with all diagnostics of a wrong policy, `StoreError` or `JournalError`
         if the store, the journals or the key cannot be used, `TypeError` for a wrong value, and
@@ -158,6 +170,7 @@ class Guard(GuardRecords):
         if isinstance(store, (str, Path)):
             resolve_store_path(store)  # before the cache is written
         compiled = compile_policy(policy, cache=cache)
+        compiled_candidate = None if candidate is None else compile_policy(candidate, cache=cache)
         opened = open_store(store, compiled.policy) if isinstance(store, (str, Path)) else store
         guard = cls(
             compiled,
@@ -167,6 +180,7 @@ class Guard(GuardRecords):
             approver=approver,
             journal=journal,
             journal_key=journal_key,
+            candidate=compiled_candidate,
         )
         if opened is not None and opened is not store:
             guard._exit_stack.callback(opened.close)
@@ -333,7 +347,11 @@ class Guard(GuardRecords):
     def _update_emitters(self) -> None:
         """Choose how events go out: without listeners, ordinary calls need none."""
         journal, listeners = self._journal, self._listeners
-        self._has_audience = journal is not None or listeners.has_listeners
+        self._has_audience = (
+            journal is not None or listeners.has_listeners or self._candidate is not None
+        )
         self._events = CallEventEmitter(journal, listeners)
-        if journal is not None and not listeners.has_listeners:
+        if self._candidate is not None:
+            self._events = CandidateEmitter(journal, listeners, self._candidate)
+        elif journal is not None and not listeners.has_listeners:
             self._events = FastCallEmitter(journal, listeners, self._evaluator.bounds.plans)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
 from policyguard.engines.fingerprint import Fingerprinter
 from policyguard.guard.clock import SteadyClock
@@ -15,10 +16,14 @@ from policyguard.model.constraint import Constraint
 from policyguard.model.errors import ClosedError
 from policyguard.model.grant import Grant
 
+if TYPE_CHECKING:
+    from policyguard.guard.candidate import Candidate
+
 
 class GuardRecords:
     """The part of `Guard` that lists, revokes and copies what it remembers."""
 
+    _candidate: Candidate | None
     _constraint_sync: ConstraintSync | None
     _fingerprinter: Fingerprinter
     _grant_sync: GrantSync | None
@@ -122,6 +127,8 @@ class GuardRecords:
                         "restore into a guard without a store, before its first session"
                     )
                 self._fingerprinter.rekey(decoded.key)
+                if self._candidate is not None:
+                    self._candidate.rekey(decoded.key)
             snapshots.restore(self._state.constraint_set, decoded)
             if self._constraint_sync is not None:
                 self._constraint_sync.restore(decoded, self._steady_clock.read()[0])

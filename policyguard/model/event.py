@@ -263,6 +263,28 @@ class Approved(_Event, frozen=True, tag="approved"):
     grants: tuple[str, ...] = ()
 
 
+class CandidateDiffered(_Event, frozen=True, tag="candidate"):
+    """A candidate policy would have decided otherwise on one call; it changed nothing.
+
+    `effect` and `violations` are the candidate's, `errors` the entries of it that failed; `refused`
+    says whether the call would not have run. `enforced` is the effect that counted.
+    `counterfactual`: the candidate would have refused or admitted an earlier call of the session
+    otherwise, so the agent might have gone on otherwise. `partial`: the candidate does not know all
+    of the session.
+    """
+
+    call: str = ""
+    policy: str = ""
+    digest: str = ""
+    effect: str = "allow"
+    violations: tuple[str, ...] = ()
+    enforced: str = "allow"
+    refused: bool = False
+    errors: tuple[str, ...] = ()
+    counterfactual: bool = False
+    partial: bool = False
+
+
 class SessionEnded(_Event, frozen=True, tag="closed"):
     """The session ended. `success` is the run's own outcome, where it has one."""
 
@@ -282,5 +304,6 @@ Event = (
     | Granted
     | ChildCharged
     | Approved
+    | CandidateDiffered
     | SessionEnded
 )

@@ -93,5 +93,5 @@ class Grant(
     run: int | None = None
 
     def is_expired(self, at: int | None) -> bool:
-        """Whether it is over at `at` (ns); without a time that cannot be told, so it is."""
+        """Whether it is over at `at` (ns); without a time that is unknown, so it is."""
         return at is None or at >= self.expires_at

@@ -116,5 +116,5 @@ class GrantPatterns:
         paths = self._paths.find(args, "", cwd)
         for path in paths:
             if path[:1] != "/" or not _UNRESOLVED.isdisjoint(path) or "/.." in path:
-                raise ValueError("where one of its paths is cannot be told")
+                raise ValueError("one of its paths is uncertain")
         return paths

@@ -153,6 +153,7 @@ class FastCallEmitter(CallEventEmitter):
             or attempt.probes
             or decision.violations
             or decision.grants
+            or decision.would
             or not attempt.args
             or not attempt.id.isalnum()
         ):

@@ -192,6 +192,7 @@ def _attempt_fields(attempt: Attempt, decision: Decision) -> dict[str, Any]:
         # A plain `str`: an enum would be written though it is the default.
         "effect": decision.effect.value,
         "violations": tuple([violation.id for violation in decision.violations]),
+        "would": tuple([violation.id for violation in decision.would]),
     }
 
 

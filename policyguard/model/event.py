@@ -92,6 +92,7 @@ class _AttemptEvent(_Event, frozen=True):
     loose_fingerprint: str = msgspec.field(default="", name="like")
     numbers: tuple[float, ...] = ()
     targets: tuple[str, ...] = ()
+    would: tuple[str, ...] = ()
     exact_fingerprint: str = msgspec.field(default="", name="exact")
 
     @property
@@ -123,7 +124,8 @@ class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
     `likeness` is what limits tell it by, where that is not its fingerprint.
     `keys` holds the keys of limits that compare by another one than the fingerprint, `probes` the
     constraints it tests, `radius` the schedule it is under. `violations` are the entries that fired
-    without refusing it, `effect` the strongest of their effects. `grants` are those that lifted
+    without refusing it, `effect` the strongest of their effects; `would` those in observe mode.
+    `grants` are those that lifted
     what would have asked.
     """
 

@@ -1,4 +1,4 @@
-"""`policyguard grants`: list, show and revoke remembered approvals."""
+"""`policyguard grants`: list, show and revoke remembered approvals, and turn many into rules."""
 
 from __future__ import annotations
 
@@ -10,14 +10,23 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
-from policyguard.cli.console import reports_errors, suggest_next, usage_error
-from policyguard.cli.options import store_option
+from policyguard.cli.console import policy_error, reports_errors, status, suggest_next, usage_error
+from policyguard.cli.options import OUTPUT, path_option, policy_option, store_option
+from policyguard.cli.output import write
+from policyguard.compiler import compile_policy
+from policyguard.model.diagnostic import PolicyError
 from policyguard.report.escape import for_terminal, json_document
+from policyguard.report.grant_rules import render_json, render_text
 from policyguard.report.grants import render_grant, render_grants
+from policyguard.simulate.replay import use_replay_key
+from policyguard.simulate.suggest.grant_rules import suggest_rules
 from policyguard.store import grant_records
 from policyguard.store.errors import StoreError
 from policyguard.store.protocol import REVOKED
 from policyguard.store.sqlite.store import SqliteStore
+from policyguard.traces import Skipped, TraceError, expand
+
+_EXIT_NOTHING = 1
 
 
 @click.group()
@@ -87,6 +96,51 @@ def revoke_command(store: Path, id_: str, by: str | None) -> None:
     if opened.grants.revoke(id_, by=by or getpass.getuser(), at=time.time_ns()) is None:
         _fail_unknown(id_)
     click.echo(f"{for_terminal(id_)} is revoked")
+
+
+@grants.command("suggest", epilog="Example: policyguard grants suggest journal/ --policy p.yaml")
+@click.argument("journals", nargs=-1, required=True)
+@policy_option
+@click.option(
+    "--min-approvals",
+    type=click.IntRange(2),
+    default=5,
+    show_default=True,
+    help="How many different calls of a kind must have been approved.",
+)
+@_format_option
+@path_option(*OUTPUT, dir_okay=False, metavar="FILE", help_="Write the proposed layer to a file.")
+@reports_errors(TraceError, OSError)
+def suggest_command(
+    journals: tuple[str, ...],
+    policies: tuple[str, ...],
+    min_approvals: int,
+    output_format: str,
+    output: Path | None,
+) -> None:
+    """Propose rules that stop asking about what was always approved, with a backtest.
+
+    Reads the approvals in journals. A call that nobody approved speaks against all calls of its
+    kind. Prints which recorded calls the proposed layer would newly allow. Without arguments in the
+    journals (`journal: {args: keep}`) only whole tools can be proposed.
+
+    Exit codes: 0; 1 (nothing to propose); 2 (misuse, or a broken policy).
+    """
+    try:
+        compiled = use_replay_key(compile_policy(policies, cache=False))
+    except PolicyError as error:
+        policy_error(error)
+    files = tuple(expand(journals))
+    skipped: list[Skipped] = []
+    folder = output.parent if output is not None else Path()
+    found = suggest_rules(compiled, policies, folder, files, min_approvals, skipped.append)
+    if skipped:
+        status(f"{len(skipped)} places could not be read, the first in {skipped[0].file}")
+    click.echo(render_json(found) if output_format == "json" else render_text(found))
+    if output is not None and found.layer:
+        write(output, found.layer)
+    if not found.proposals:
+        click.get_current_context().exit(_EXIT_NOTHING)
 
 
 def _state(stored: grant_records.StoredGrant) -> str:

@@ -118,7 +118,7 @@ def suggest_command(
     output_format: str,
     output: Path | None,
 ) -> None:
-    """Propose rules that stop asking about what was always approved, with a backtest.
+    """Propose rules that stop asking about what was always approved, and replay journals under them.
 
     Reads the approvals in journals. A call that nobody approved speaks against all calls of its
     kind. Prints which recorded calls the proposed layer would newly allow. Without arguments in the

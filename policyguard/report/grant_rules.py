@@ -18,10 +18,10 @@ class GrantProposal(msgspec.Struct, frozen=True):
 
 
 class GrantSuggestion(msgspec.Struct):
-    """Proposals, the layer that makes them, and its backtest.
+    """Proposals, the layer that makes them, and its replay.
 
     `asked` counts calls that rules asked about, `approved` those among them that someone approved.
-    `error` says why there is no backtest.
+    `error` says why there is no replay.
     """
 
     asked: int
@@ -39,7 +39,7 @@ def render_json(suggestion: GrantSuggestion) -> str:
 
 
 def render_text(suggestion: GrantSuggestion) -> str:
-    """Render a suggestion as text: what is proposed, its backtest, and the layer."""
+    """Render a suggestion as text: what is proposed, its replay, and the layer."""
     lines = [f"{suggestion.approved} of {suggestion.asked} calls that rules asked about: approved"]
     if not suggestion.proposals:
         return f"{lines[0]}; nothing to propose"
@@ -48,16 +48,16 @@ def render_text(suggestion: GrantSuggestion) -> str:
         f"{for_terminal(one.covers, 200)}"
         for one in suggestion.proposals
     ]
-    lines += ["", *_render_backtest(suggestion), "", "the layer:", ""]
+    lines += ["", *_render_replay(suggestion), "", "the layer:", ""]
     lines += [for_terminal(line) for line in suggestion.layer.splitlines()]
     return "\n".join(lines)
 
 
-def _render_backtest(suggestion: GrantSuggestion) -> list[str]:
+def _render_replay(suggestion: GrantSuggestion) -> list[str]:
     if suggestion.error:
-        return [f"not backtested: {suggestion.error}"]
+        return [f"not replayed: {suggestion.error}"]
     allowed = suggestion.newly_allowed
-    lines = [f"backtest: {allowed.calls} recorded attempts would newly be allowed"]
+    lines = [f"replay: {allowed.calls} recorded attempts would newly be allowed"]
     for example in allowed.examples:
         args = for_terminal(example.call.args or "arguments not recorded", 120)
         tool = for_terminal(example.call.tool, 60)

@@ -1,4 +1,4 @@
-"""`policyguard grants suggest`: many alike approvals become a proposed rule, backtested."""
+"""`policyguard grants suggest`: many alike approvals become a proposed rule."""
 
 from __future__ import annotations
 

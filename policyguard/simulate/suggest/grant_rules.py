@@ -1,4 +1,4 @@
-"""Many alike approvals to a proposed change of the rule that asked, and its backtest.
+"""Many alike approvals to a proposed change of the rule that asked, and its replay.
 
 A proposal is no wider than the grant of the same pattern (see `evaluator/grants.py`). It is for a
 person to read: nothing holds until it is in a policy.
@@ -77,7 +77,7 @@ def suggest_rules(
     min_approvals: int,
     on_skipped: Callable[[Skipped], None],
 ) -> GrantSuggestion:
-    """Propose `unless` for rules whose questions were always answered with yes, and backtest it.
+    """Propose `unless` for rules whose questions were always answered with yes, and replay it.
 
     `policies` are the names that `compiled` was made from; the layer is for a file in `folder`.
     `min_approvals` is how many different calls of a kind must have been approved; one that was not
@@ -112,7 +112,7 @@ def suggest_rules(
         name = f"{compiled.policy.name}-granted"
         suggestion.layer = render_layer(name, relative_extends(policies, folder), entries)
         here = render_layer(name, relative_extends(policies, Path()), entries)
-        _backtest(compiled, here, suggestion, files)
+        _replay_layer(compiled, here, suggestion, files)
     return suggestion
 
 
@@ -169,7 +169,7 @@ def _change_rules(
     return entries
 
 
-def _backtest(
+def _replay_layer(
     compiled: CompiledPolicy, layer: str, suggestion: GrantSuggestion, files: Sequence[Path]
 ) -> None:
     """Replay the journals with and without the layer, and note what would newly be allowed."""

@@ -118,9 +118,9 @@ def suggest_command(
     output_format: str,
     output: Path | None,
 ) -> None:
-    """Propose rules that stop asking about what was always approved, and replay journals under them.
+    """Propose rules that stop asking about what was always approved, and try them on journals.
 
-    Reads the approvals in journals. A call that nobody approved speaks against all calls of its
+    Reads the approvals in journals. A call that was not approved speaks against all calls of its
     kind. Prints which recorded calls the proposed layer would newly allow. Without arguments in the
     journals (`journal: {args: keep}`) only whole tools can be proposed.
 

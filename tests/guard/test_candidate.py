@@ -10,7 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policyguard import CandidateDiffered, Guard, PolicyError, Session
+from policyguard.compiler import compile_policy
 from policyguard.journal.format import decode
+from policyguard.report.replay.text import render_text
+from policyguard.simulate import Replay
+from policyguard.traces import Reader
 
 ENFORCED = """
 policyguard: 1
@@ -143,6 +147,11 @@ def test_differences_are_in_the_journal_behind_their_call(
         "CandidateDiffered",
         "Completed",
     ]
+    replay = Replay(compile_policy(policies[0]), observe=False, labels=None)
+    replay.add(Reader().read(file))
+    figures = replay.finish()
+    assert figures.traces.candidates == {"newly refused": 1}
+    assert "candidate policies differed when recorded: 1 newly refused" in render_text(figures)
 
 
 def test_a_resumed_session_is_known_in_part(policies: tuple[Path, Path], tmp_path: Path) -> None:

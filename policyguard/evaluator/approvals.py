@@ -13,13 +13,14 @@ from policyguard.model.grant import GrantRequest
 class ApprovalRequirement(msgspec.Struct, frozen=True):
     """How many people must approve, with one of which labels (none: any), `within` what time (ns).
 
-    `allow_unanswered`: the call runs if no one can be asked.
+    `allow_unanswered`: the call runs if no one can be asked. `remember`: which grants may be made.
     """
 
     labels: frozenset[str]
     approvers: int
     within: int
     allow_unanswered: bool
+    remember: frozenset[str]
 
 
 class GivenApproval(msgspec.Struct, frozen=True):

@@ -96,7 +96,7 @@ class GrantSet:
             if (
                 not grant.is_expired(attempt.at)
                 and _is_in_scope(grant, attempt.session)
-                and _has_enough(grant.approvers, requirement)
+                and _satisfies(grant, requirement)
                 and _covers(grant.pattern, attempt, reader)
             ):
                 return grant
@@ -112,14 +112,14 @@ def _is_in_scope(grant: Grant, session: SessionState) -> bool:
     return kind in session.scope_keys and name == session.scope_keys[kind]
 
 
-def _has_enough(
-    approvers: dict[str, tuple[str, ...]], requirement: ApprovalRequirement | None
-) -> bool:
+def _satisfies(grant: Grant, requirement: ApprovalRequirement | None) -> bool:
+    """Whether the policy would still let these approvers make a grant of this kind."""
+    approvers = grant.approvers
     if requirement is None:
         return bool(approvers)
     labels = requirement.labels
     fitting = [by for by, given in approvers.items() if not labels or not labels.isdisjoint(given)]
-    return len(fitting) >= requirement.approvers
+    return len(fitting) >= requirement.approvers and grant.remember in requirement.remember
 
 
 def _covers(pattern: CallPattern, attempt: Attempt, reader: PatternReader) -> bool:
@@ -152,7 +152,8 @@ def build_grants(
     """Return the grants that one more approval completes, one for each of the `entries` that asked.
 
     All approvers must want the same to be remembered; the earliest time at which one of their
-    grants would expire counts. Those who only approved the call count for the call.
+    grants would expire counts. Those who only approved the call count for the call. `ValueError` if
+    an entry does not let this be remembered.
     """
     request = given.request
     if request is None or given.at is None:
@@ -172,6 +173,8 @@ def build_grants(
     grants = []
     for entry in entries:
         requirement = requirements.get(entry)
+        if requirement is not None and request.remember not in requirement.remember:
+            raise ValueError(f"`{entry}` lets no approval be remembered by its {request.remember}")
         counted = approvals.find_counted(fingerprint, agreeing, requirement, given.at)
         if not counted or len(counted) < (1 if requirement is None else requirement.approvers):
             continue
@@ -182,6 +185,7 @@ def build_grants(
                 id="g" + blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest(),
                 entry=entry,
                 scope=scope,
+                remember=request.remember,
                 pattern=pattern,
                 approvers={one.by: tuple(sorted(one.labels)) for one in counted},
                 granted_at=given.at,

@@ -77,13 +77,14 @@ class Grant(
     """A remembered approval of `entry`, the rule, limit or budget that asked.
 
     `scope` is where it holds: a kind and a name, as `session:run-1`; for a session, `run` is when
-    that session started. `approvers` are the people, with the host's labels. `session` and `call`
-    name the approved call.
+    that session started. `remember` is the kind of pattern. `approvers` are the people, with the
+    host's labels. `session` and `call` name the approved call.
     """
 
     id: str
     entry: str
     scope: str
+    remember: str
     pattern: CallPattern
     approvers: dict[str, tuple[str, ...]]
     granted_at: int

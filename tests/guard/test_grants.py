@@ -365,6 +365,23 @@ def test_several_people_must_want_the_same_remembered(policy: Path, clock: Clock
     assert session.check("wire", {"n": 3}).allowed
 
 
+def test_a_rule_may_allow_less(policy: Path, clock: Clock, tmp_path: Path) -> None:
+    store = tmp_path / "s" / "store.db"
+    with load(policy, clock, store=store) as guard:
+        grant(guard.session("s", project="p"), "plain", {}, "tool", scope="project")
+    policy.write_text(
+        POLICY.replace("other], effect: ask", "other], effect: ask, approval: {remember: [call]}")
+    )
+    with load(policy, clock, store=store) as guard:
+        session = guard.session("t", project="p")
+        decision = ask(session, "plain", {"n": 1})
+        with pytest.raises(ValueError, match="lets no approval be remembered by its tool"):
+            session.approve(decision, by="ann", remember="tool", expires=60)
+        assert not session.preview("plain", {"n": 1}).allowed
+        grant(session, "plain", {"n": 1}, "call")
+        assert session.preview("plain", {"n": 1}).allowed
+
+
 def test_late_approvals_make_no_grant(policy: Path, clock: Clock) -> None:
     guard = load(policy, clock)
     session = guard.session("s")

@@ -282,7 +282,11 @@ def _build_approval(entry: RuleEntry) -> ApprovalRequirement | None:
     if approval is None:
         return None
     return ApprovalRequirement(
-        frozenset(approval.from_), approval.count, approval.within, approval.otherwise == "allow"
+        frozenset(approval.from_),
+        approval.count,
+        approval.within,
+        approval.otherwise == "allow",
+        frozenset(approval.remember),
     )
 
 

@@ -25,13 +25,12 @@ from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
 from policyguard.model.errors import NonPlainArgumentsError
 from policyguard.model.event import Completed
+from policyguard.model.grant import Grant
 from policyguard.model.policy import Bounds
 from policyguard.model.tool_name import full_name_alias
 
 HALTED = "session/halted"
 """The violation of any call in a session that is halted, or whose ancestor is."""
-
-
 OPAQUE = "arguments/opaque"
 """The id of the error that says that a call cannot be compared with others."""
 _OPAQUE_REASON = (
@@ -276,11 +275,9 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         if session.approvals.received:
             fingerprint, at = attempt.approval_fingerprint, attempt.at
             found = [one for one in found if not self.is_waived(session, fingerprint, one, at)]
-        grants = (
-            state.grants.lift(found, attempt, self.approval_requirements, self.patterns)
-            if len(state.grants)
-            else ()
-        )
+        grants: tuple[Grant, ...] = ()
+        if len(state.grants):
+            grants = state.grants.lift(found, attempt, self.approval_requirements, self.patterns)
         effect = max(found, key=_strength).effect if found else Effect.ALLOW
         if effect < Effect.ASK:
             return Evaluation(

@@ -25,7 +25,6 @@ from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
 from policyguard.model.errors import NonPlainArgumentsError
 from policyguard.model.event import Completed
-from policyguard.model.grant import Grant
 from policyguard.model.policy import Bounds
 from policyguard.model.tool_name import full_name_alias
 
@@ -275,9 +274,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         if session.approvals.received:
             fingerprint, at = attempt.approval_fingerprint, attempt.at
             found = [one for one in found if not self.is_waived(session, fingerprint, one, at)]
-        grants: tuple[Grant, ...] = ()
-        if len(state.grants):
-            grants = state.grants.lift(found, attempt, self.approval_requirements, self.patterns)
+        grants = state.grants.lift(found, attempt, self.approval_requirements, self.patterns)
         effect = max(found, key=_strength).effect if found else Effect.ALLOW
         if effect < Effect.ASK:
             return Evaluation(
@@ -395,11 +392,6 @@ def _strength(violation: Violation) -> int:
 def _halt_violations(entry: str) -> list[Violation]:
     if not entry:
         return []
-    halted = Violation(
-        HALTED,
-        Effect.HALT,
-        "halted",
-        f"the run was halted by {entry}",
-        "tell the user what was done and what is left to do",
-    )
-    return [halted]
+    text = f"the run was halted by {entry}"
+    instead = "tell the user what was done and what is left to do"
+    return [Violation(HALTED, Effect.HALT, "halted", text, instead)]

@@ -75,6 +75,8 @@ class GrantSet:
 
         They lift *ask* alone, as long as their approvers would still be enough.
         """
+        if not self._grants:
+            return ()
         used: dict[str, Grant] = {}
         for violation in tuple(found):
             grant = self._find(violation, attempt, requirements.get(violation.id), reader)

@@ -15,6 +15,7 @@ _COMMANDS = (
     "check",
     "constraints",
     "explain",
+    "grants",
     "hook",
     "init",
     "journal",

@@ -1,22 +1,38 @@
-"""`policyguard policy`: show merged policies, and compare them."""
+"""`policyguard policy`: show merged policies, compare them, and let observed entries act."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import click
 
-from policyguard.cli.console import policy_error, status, usage_error
+from policyguard.cli.console import (
+    policy_error,
+    reports_errors,
+    status,
+    suggest_next,
+    usage_error,
+)
+from policyguard.cli.options import labels_option, path_option
 from policyguard.compare.diff import diff_policies
 from policyguard.compiler import CompiledPolicy, compile_policy
 from policyguard.compiler.load.loader import load_layers
 from policyguard.compiler.provenance import collect_provenance, select_values
+from policyguard.lint.fixes import apply_edit
 from policyguard.model.diagnostic import PolicyError, did_you_mean
 from policyguard.report.policy import annotated
 from policyguard.report.policy import changes as policy_changes
+from policyguard.report.promotion import render_json, render_text
+from policyguard.simulate.labels import LabelError, Labels
+from policyguard.simulate.promotion import PromotionError, collect_evidence, find_observed
+from policyguard.simulate.replay import use_replay_key
+from policyguard.traces import Skipped, TraceError, expand
 
 
 @click.group()
 def policy() -> None:
-    """Show merged policies, and compare them."""
+    """Show merged policies, compare them, and let observed entries act."""
 
 
 @policy.command(epilog="Example: policyguard policy show policy.yaml")
@@ -92,6 +108,67 @@ def digest(files: tuple[str, ...]) -> None:
     Exit codes: 0; 2 (misuse, or a broken policy).
     """
     click.echo(_compile(files).evaluator.digest)
+
+
+@policy.command(
+    epilog="Example: policyguard policy promote no-push --policy policy.yaml --journal runs/"
+)
+@click.argument("rule")
+@path_option("--policy", "file", required=True, dir_okay=False, help_="The policy file.")
+@path_option(
+    "--journal",
+    "journals",
+    multiple=True,
+    help_="Journals or other recorded runs: a file or folder. Repeatable.",
+)
+@labels_option
+@click.option("--yes", is_flag=True, help="Let the entry act: change the file.")
+@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text")
+@reports_errors(PromotionError, LabelError, TraceError, OSError, ValueError)
+def promote(
+    rule: str,
+    file: Path,
+    journals: tuple[Path, ...],
+    labels: Path | None,
+    output_format: str,
+    *,
+    yes: bool,
+) -> None:
+    """Show what an entry in observe mode would have refused; with --yes, let it act.
+
+    RULE is the id of a rule, limit or budget, or its end. Recorded runs are replayed, and labels
+    say which of them succeeded. The file keeps its comments and its form.
+
+    Exit codes: 0; 2 (misuse, a broken policy, or nothing to read).
+    """
+    compiled = use_replay_key(_compile((str(file),)))
+    entry = find_observed(compiled, rule)
+    if not journals:
+        usage_error(f"pass --journal: there is no evidence on `{entry.id}` without recorded runs")
+    known = Labels.read(labels) if labels is not None else None
+    skipped: list[Skipped] = []
+    figures = collect_evidence(compiled, entry.id, expand(journals), known, skipped.append)
+    if skipped:
+        status(f"{len(skipped)} places could not be read, the first in {skipped[0].file}")
+    if not figures.sessions:
+        usage_error("no session in these journals: there is no evidence")
+    click.echo(render_json(figures) if output_format == "json" else render_text(figures))
+    if not yes:
+        suggest_next("the same with --yes lets the entry act", output_format)
+        return
+    restore = apply_edit(entry.edit)
+    if len(diff_policies(compiled, _recompile(file, restore))) != 1:
+        restore()
+        usage_error("the change would concern other entries too: edit the file yourself")
+    status(f"{entry.id} acts from now on: {entry.span.file}:{entry.span.line}")
+
+
+def _recompile(file: Path, restore: Callable[[], None]) -> CompiledPolicy:
+    try:
+        return compile_policy((str(file),), cache=False)
+    except PolicyError as error:
+        restore()
+        policy_error(error)
 
 
 def _compile(files: tuple[str, ...]) -> CompiledPolicy:

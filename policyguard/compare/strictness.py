@@ -146,6 +146,8 @@ def key_direction(id_: str, field: FieldPath, before: Any, after: Any) -> Direct
         return _partition_direction(before or (), after or ())
     if field == ("approval", "from"):
         return _OPPOSITE[_selector_direction(before or None, after or None)]
+    if field == ("approval", "remember"):
+        return _OPPOSITE[_selector_direction(before, after)]
     return _compare_strictness(_strictness(name, before), _strictness(name, after))
 
 

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
-from policyguard.model.event import Charge
+from policyguard.model.event import Charge, Refused
+from policyguard.model.grant import GrantRequest
 
 
 class ApprovalRequirement(msgspec.Struct, frozen=True):
     """How many people must approve, with one of which labels (none: any), `within` what time (ns).
 
-    `allow_unanswered`: the call runs if no one can be asked.
+    `allow_unanswered`: the call runs if no one can be asked. `remember`: which grants may be made.
     """
 
     labels: frozenset[str]
     approvers: int
     within: int
     allow_unanswered: bool
+    remember: frozenset[str]
 
 
 class GivenApproval(msgspec.Struct, frozen=True):
-    """One approval: by whom, with which of the host's labels, when (ns)."""
+    """One approval: by whom, with which of the host's labels, when (ns), what to remember."""
 
     by: str
     labels: frozenset[str]
     at: int | None
+    request: GrantRequest | None = None
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True):
-    """When approval of a call was asked for (ns), and which budgets it raises."""
+    """When approval of a call was asked for (ns), which budgets it raises, and the call."""
 
     at: int | None
     charges: tuple[Charge, ...] = ()
+    call: Refused | None = None
 
 
 class Approvals(msgspec.Struct, eq=False):
@@ -73,15 +79,27 @@ class Approvals(msgspec.Struct, eq=False):
             return False
         if requirement is None:
             return True
+        counted = self.find_counted(fingerprint, received, requirement, at)
+        return len(counted) >= requirement.approvers
+
+    def find_counted(
+        self,
+        fingerprint: str,
+        approvals: Iterable[GivenApproval],
+        requirement: ApprovalRequirement | None,
+        at: int | None,
+    ) -> list[GivenApproval]:
+        """Return those approvals that count for a requirement at `at` (ns)."""
+        if requirement is None:
+            return list(approvals)
         request = self.requests.get(fingerprint)
-        approvers = {
-            approval.by
-            for approval in received
+        return [
+            approval
+            for approval in approvals
             if (not requirement.labels or approval.labels & requirement.labels)
             and (request is None or _is_within(request.at, approval.at, requirement.within))
             and _is_within(approval.at, at, requirement.within)
-        }
-        return len(approvers) >= requirement.approvers
+        ]
 
     def is_expired(self, fingerprint: str, within: int, at: int | None) -> bool:
         """Whether a request has stood unanswered for more than `within` (ns)."""

@@ -8,6 +8,7 @@ import msgspec
 
 from policyguard.model.decision import EvalError, Violation
 from policyguard.model.effect import Effect
+from policyguard.model.grant import Grant
 
 ApproverPresence = Literal["absent", "present", "never"]
 """Whether there is an approver; `never` in a replay, where unanswered questions refuse."""
@@ -25,7 +26,7 @@ class Evaluation(msgspec.Struct, frozen=True):
 
     `runs_unapproved`: the call asks, and its requirements let it run unanswered. `remaining` is
     what remains of the budgets that a refused call would charge; `time_budgets` are those among
-    them whose unit is the second.
+    them whose unit is the second. `grants` lifted what would have asked.
     """
 
     effect: Effect
@@ -35,6 +36,7 @@ class Evaluation(msgspec.Struct, frozen=True):
     runs_unapproved: bool = False
     remaining: dict[str, float] = {}
     time_budgets: tuple[str, ...] = ()
+    grants: tuple[Grant, ...] = ()
 
     @property
     def allowed(self) -> bool:

@@ -25,6 +25,7 @@ from policyguard.evaluator.evaluation import (
     strength_of,
 )
 from policyguard.evaluator.evaluator_state import EvaluatorState
+from policyguard.evaluator.grants import PatternReader
 from policyguard.evaluator.mark_states import MarkStates
 from policyguard.evaluator.marks import CompiledMark
 from policyguard.evaluator.outcome_classifier import OutcomeClassifier
@@ -68,8 +69,8 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     `plan_for_tool` that of a tool whose calls all have the same classes, `candidates` the classes
     of other tools. `identify`
     returns a call's identity or raises `ArgumentsError`, `find_likeness` what limits tell it by, if
-    that is not its fingerprint; `within_tolerance` compares tolerant
-    numbers. `refusal_limits` are the ids of the limits of that kind.
+    that is not its fingerprint; `within_tolerance` compares tolerant numbers. `patterns` tells
+    which calls grants cover. `refusal_limits` are the ids of the limits of that kind.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     approval_requirements: dict[str, ApprovalRequirement]
     refusal_limits: tuple[str, ...]
     check_tags: CheckTags
+    patterns: PatternReader
     reads_counts: bool
     reads_changed: bool
     remembers_calls: bool = False
@@ -291,11 +293,12 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         if session.approvals.received:
             fingerprint, at = attempt.approval_fingerprint, attempt.at
             found = [one for one in found if not self.is_waived(session, fingerprint, one, at)]
-        if not found:
-            return Evaluation(Effect.ALLOW, (), tuple(would), attempt.errors)
-        effect = max(found, key=strength_of).effect
+        grants = state.grants.lift(found, attempt, self.approval_requirements, self.patterns)
+        effect = max(found, key=strength_of).effect if found else Effect.ALLOW
         if effect < Effect.ASK:
-            return Evaluation(effect, sort_by_strength(found), tuple(would), attempt.errors)
+            return Evaluation(
+                effect, sort_by_strength(found), tuple(would), attempt.errors, grants=grants
+            )
         unapproved = effect is Effect.ASK and all(
             self._runs_unapproved(session, attempt, violation, presence)
             for violation in found
@@ -323,6 +326,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             unapproved,
             remaining,
             time_budgets,
+            grants,
         )
 
     def is_waived(

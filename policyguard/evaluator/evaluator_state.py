@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from policyguard.evaluator.attempt import Attempt, CallResult
 from policyguard.evaluator.budgets.usage import UsageLedger
+from policyguard.evaluator.grants import GrantSet
 from policyguard.evaluator.mark_states import MarkStates
 from policyguard.evaluator.session_state import SessionState
 from policyguard.model.event import Granted, Refused, Spent
@@ -39,15 +40,18 @@ class TransitionHooks:
 
 
 class EvaluatorState:
-    """All sessions, with the ledger of the budgets and the marks that they share.
+    """All sessions, with the ledger of the budgets and the marks that they share, and the grants.
 
-    Changed by `transitions` alone. `marks` is None for a policy that has none.
+    All but the grants are changed by `transitions` alone. `marks` is None where a policy has none.
     """
 
-    __slots__ = ("hooks", "ledger", "marks", "sessions")
+    __slots__ = ("grants", "hooks", "ledger", "marks", "sessions")
 
-    def __init__(self, hooks: TransitionHooks, marks: MarkStates | None = None) -> None:
+    def __init__(
+        self, hooks: TransitionHooks, max_grants: int, marks: MarkStates | None = None
+    ) -> None:
         self.sessions: dict[str, SessionState] = {}
         self.ledger = UsageLedger()
         self.marks = marks
+        self.grants = GrantSet(max_grants)
         self.hooks = hooks

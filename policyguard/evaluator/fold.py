@@ -31,6 +31,7 @@ from policyguard.model.event import (
     ToolsOffered,
     TurnStarted,
 )
+from policyguard.model.grant import GrantRequest
 from policyguard.model.outcome import Outcome
 
 
@@ -220,9 +221,16 @@ def approve(session: SessionState, event: Approved) -> None:
     """Add an approval of one call, known by its fingerprint."""
     transitions.advance_clock(session, event.at)
     session.approvals.add_approval(
-        event.fingerprint, GivenApproval(event.by, frozenset(event.labels), event.at)
+        event.fingerprint,
+        GivenApproval(event.by, frozenset(event.labels), event.at, _read_request(event)),
     )
     session.refresh_fast_path()
+
+
+def _read_request(event: Approved) -> GrantRequest | None:
+    if not event.remember or event.expires_at is None:
+        return None
+    return GrantRequest(event.remember, event.scope, event.expires_at)
 
 
 def close(

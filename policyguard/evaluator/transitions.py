@@ -295,7 +295,7 @@ def refuse(
         requirements = [known[id_] for id_ in event.violations if id_ in known]
         session.approvals.add_request(
             event.exact_fingerprint or event.fingerprint,
-            ApprovalRequest(event.at, event.approval_charges),
+            ApprovalRequest(event.at, event.approval_charges, event),
             min((requirement.within for requirement in requirements), default=None),
         )
     for limit, tracker in bound_plan.limits:

@@ -13,7 +13,9 @@ from policyguard.evaluator.mark_states import RUN_SCOPES
 from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard import decisions
+from policyguard.guard.host_log import warn
 from policyguard.guard.listeners import Listeners
+from policyguard.journal.errors import JournalError
 from policyguard.journal.line_template import (
     AT,
     CALL,
@@ -25,8 +27,10 @@ from policyguard.journal.line_template import (
 )
 from policyguard.model.decision import Decision
 from policyguard.model.event import Admitted, Completed, Event, MarkChange, Marked
+from policyguard.store.errors import StoreError
 
 if TYPE_CHECKING:
+    from policyguard.guard.candidate import Candidate
     from policyguard.journal.journal import Journal
 
 
@@ -78,6 +82,40 @@ class CallEventEmitter:
         if set_marks or cleared_marks:
             run = session.mark_scopes["session"]
             self.emit(Marked(run, at, marks=set_marks, cleared=cleared_marks, child=session.id))
+
+
+class CandidateEmitter(CallEventEmitter):
+    """Emits events, and after each how a candidate policy would have decided otherwise."""
+
+    __slots__ = ("_candidate",)
+
+    def __init__(self, journal: Journal | None, listeners: Listeners, candidate: Candidate) -> None:
+        super().__init__(journal, listeners)
+        self._candidate = candidate
+
+    def notify(self, event: Event) -> None:
+        """Hand an event to the listeners, then to the candidate."""
+        super().notify(event)
+        self._compare(event)
+
+    def emit(self, event: Event, anchor: bool = False) -> None:
+        """Write an event, hand it to the listeners, then to the candidate."""
+        super().emit(event, anchor)
+        self._compare(event)
+
+    def emit_completed(self, result: CallResult, has_learned: bool) -> None:
+        """Emit a result; the candidate evaluates what the host reported."""
+        super().emit(decisions.build_completed(result), has_learned)
+        self._compare(replace(result.report, at=result.attempt.completed_at))
+
+    def _compare(self, event: Event) -> None:
+        differed = self._candidate.follow(event)
+        if differed is None:
+            return
+        try:
+            super().emit(differed)
+        except (JournalError, StoreError) as error:  # the call's own line is written
+            warn(f"what the candidate policy would decide is not in the journal: {error}")
 
 
 class _CallFields(msgspec.Struct, omit_defaults=True):
@@ -136,6 +174,8 @@ class FastCallEmitter(CallEventEmitter):
             or attempt.probes
             or attempt.cleared
             or decision.violations
+            or decision.grants
+            or decision.would
             or not attempt.args
             or not attempt.id.isalnum()
         ):

@@ -113,7 +113,7 @@ class CallPipeline(KnownCalls):
                     bound_plan = evaluator.prepare(attempt, identity)  # a plan lets it be admitted
                     constraint_sync = guard._constraint_sync
                     if constraint_sync is not None and monotonic() >= constraint_sync.next_poll:
-                        constraint_sync.poll()
+                        guard._poll_store()
                     learned = (
                         guard_state.check_learned(attempt)
                         if guard_state.constraint_set.constraints or guard_state.has_radius

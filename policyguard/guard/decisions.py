@@ -62,6 +62,7 @@ def build_decision(
         attempt.timeout_by if timeout is not None else "",
         evaluation.remaining,
         evaluation.time_budgets,
+        evaluation.grants,
     )
 
 
@@ -150,6 +151,7 @@ def build_admitted(attempt: Attempt, decision: Decision) -> Admitted:
         charges=attempt.charges,
         radius=attempt.radius,
         cleared=attempt.cleared,
+        grants=tuple([grant.id for grant in decision.grants]),
     )
 
 
@@ -191,6 +193,7 @@ def _attempt_fields(attempt: Attempt, decision: Decision) -> dict[str, Any]:
         # A plain `str`: an enum would be written though it is the default.
         "effect": decision.effect.value,
         "violations": tuple([violation.id for violation in decision.violations]),
+        "would": tuple([violation.id for violation in decision.would]),
     }
 
 

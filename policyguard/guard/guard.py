@@ -13,9 +13,11 @@ from policyguard.compiler import CompiledPolicy, compile_policy
 from policyguard.evaluator.evaluation import GuardMode
 from policyguard.guard import validate
 from policyguard.guard.approver import Approver, check_approver
-from policyguard.guard.call_events import CallEventEmitter, FastCallEmitter
+from policyguard.guard.call_events import CallEventEmitter, CandidateEmitter, FastCallEmitter
 from policyguard.guard.clock import open_steady_clock
 from policyguard.guard.event_loop import run_blocking
+from policyguard.guard.grant_sync import GrantSync
+from policyguard.guard.guard_records import GuardRecords
 from policyguard.guard.guard_state import GuardState
 from policyguard.guard.host_log import warn
 from policyguard.guard.learning.constraint_sync import ConstraintSync, open_store
@@ -27,9 +29,6 @@ from policyguard.guard.session_opening import find_session
 from policyguard.guard.shared_budgets import open_shared_budgets
 from policyguard.guard.tools.receivers import GuardedTools
 from policyguard.journal.errors import JournalError
-from policyguard.learned import snapshot as snapshots
-from policyguard.model.constraint import Constraint
-from policyguard.model.errors import ClosedError
 from policyguard.model.event import CallEnded, Event, Released, SessionEnded, SessionStarted
 from policyguard.store import fork_safety
 from policyguard.store.errors import StoreError
@@ -37,6 +36,7 @@ from policyguard.store.paths import resolve_store_path
 from policyguard.store.protocol import Store
 
 if TYPE_CHECKING:
+    from policyguard.guard.candidate import Candidate
     from policyguard.guard.journal_retention import JournalRetention
     from policyguard.journal.journal import Journal
 
@@ -44,7 +44,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Guard:
+class Guard(GuardRecords):
     """A policy in force, for many sessions and threads. As a context manager it is closed.
 
     One lock makes checks atomic: a call that is admitted is counted before the next is decided.
@@ -61,6 +61,7 @@ class Guard:
         approver: Approver | None = None,
         journal: str | Path | None = None,
         journal_key: str | Path | None = None,
+        candidate: CompiledPolicy | None = None,
     ) -> None:
         """Do as `load` does with a compiled policy. The caller closes `store`."""
         if not isinstance(compiled, CompiledPolicy):
@@ -84,7 +85,10 @@ class Guard:
         fork_safety.guard_locks.add(self._lock)
         self._state = GuardState(compiled)
         self._constraint_sync: ConstraintSync | None = None
+        self._grant_sync: GrantSync | None = None
         if store is not None:
+            key = location.key or store.fingerprint_key
+            self._grant_sync = GrantSync(store, self._state.evaluator_state.grants, key)
             constraint_set = self._state.constraint_set
             self._constraint_sync = ConstraintSync(store, constraint_set, self._steady_clock)
             self._state.learner.use_shared_store()
@@ -106,6 +110,13 @@ class Guard:
         self._mode = GuardMode(
             observe or compiled.evaluator.observe_only, "present" if approver else "absent"
         )
+        self._candidate: Candidate | None = None
+        if candidate is not None:
+            from policyguard.guard.candidate import Candidate  # most guards have none
+
+            presence = self._mode.approver_presence
+            self._candidate = Candidate(candidate, self._state.evaluator_state, presence)
+            self._candidate.rekey(self._fingerprinter.key)
         self._listeners = Listeners()
         if listener is not None:
             self._listeners.add(listener, ())
@@ -133,6 +144,7 @@ class Guard:
         journal: str | Path | None = None,
         journal_key: str | Path | None = None,
         cache: bool | None = None,
+        candidate: str | Path | Iterable[str | Path] | None = None,
     ) -> Guard:
         """Check and compile a policy: a pack's name (`core`), a file, or several (the last wins).
 
@@ -146,7 +158,9 @@ class Guard:
         of a file with a key (16 bytes or more) for the journals' hashes, as for
         `policyguard journal verify --key`. `cache`: whether to keep the compiled policy in a
         folder of the user, by default where a forged copy could change nothing that the user cannot
-        change anyway: who may write the policy, or policyguard.
+        change anyway: who may write the policy, or policyguard. `candidate`: another policy that is
+        evaluated beside this one and changes nothing; where it would have decided otherwise, the
+        journal and listeners get a `CandidateDiffered`.
 
         Raises `PolicyError` with all diagnostics of a wrong policy, `StoreError` or `JournalError`
         if the store, the journals or the key cannot be used, `TypeError` for a wrong value, and
@@ -155,6 +169,7 @@ class Guard:
         if isinstance(store, (str, Path)):
             resolve_store_path(store)  # before the cache is written
         compiled = compile_policy(policy, cache=cache)
+        compiled_candidate = None if candidate is None else compile_policy(candidate, cache=cache)
         opened = open_store(store, compiled.policy) if isinstance(store, (str, Path)) else store
         guard = cls(
             compiled,
@@ -164,6 +179,7 @@ class Guard:
             approver=approver,
             journal=journal,
             journal_key=journal_key,
+            candidate=compiled_candidate,
         )
         if opened is not None and opened is not store:
             guard._exit_stack.callback(opened.close)
@@ -310,73 +326,10 @@ class Guard:
         with ExitStack() as exit_stack:
             exit_stack.callback(self._events.notify, event)
             exit_stack.callback(self._open_sessions.remove, event.session)
+            exit_stack.callback(self._forget_grants, event.session)
             if self._constraint_sync is not None and self._state.learns:
                 exit_stack.callback(self._constraint_sync.forget_session, event.session)
             self._events.write(event)
-
-    def constraints(self) -> tuple[Constraint, ...]:
-        """Return the learned constraints that hold, the latest confirmed last.
-
-        They include those of other processes with the same store. `StoreError` if the store cannot
-        be read.
-        """
-        with self._lock:
-            if self._constraint_sync is not None and not self.closed:
-                self._constraint_sync.poll()
-            return tuple(
-                sorted(
-                    self._state.constraint_set, key=lambda constraint: constraint.confirmed_at or 0
-                )
-            )
-
-    def revoke(self, id: str, *, by: str) -> bool:  # noqa: A002 - the constraint's own word
-        """Revoke a constraint, for every process with the same store. It is not learned again.
-
-        Returns whether there was such a constraint. `by` names the person who revokes it.
-        `StoreError` if the store cannot be written: then it is not revoked. `ClosedError` if the
-        guard is closed.
-        """
-        with self._lock:
-            if self.closed:
-                raise ClosedError("the guard is closed: load another to revoke constraints")
-            if self._constraint_sync is not None:
-                self._constraint_sync.poll()
-            if self._state.constraint_set.get(id) is None:
-                return False
-            if self._constraint_sync is not None:
-                self._constraint_sync.revoke(id, by=by, at=self._steady_clock.read()[0])
-            else:
-                self._state.constraint_set.revoke(id)
-            return True
-
-    def snapshot(self) -> bytes:
-        """Return the learned constraints and their evidence as JSON, for `restore`.
-
-        It contains the key of the fingerprints: keep it as private as the calls' arguments.
-        """
-        with self._lock:
-            return snapshots.encode(self._state.constraint_set, self._fingerprinter.key)
-
-    def restore(self, snapshot: bytes) -> None:
-        """Add the constraints and evidence of another guard's snapshot, before opening sessions.
-
-        What was revoked in either guard stays revoked. A store is updated too, except for
-        revocations of constraints unknown to it, which this guard remembers. `ValueError` for
-        something that is not a snapshot, and if this guard's fingerprints already have another key,
-        since it has a store or open sessions.
-        """
-        with self._lock:
-            decoded = snapshots.decode(snapshot)
-            if decoded.key != self._fingerprinter.key:
-                if self._constraint_sync is not None or self._open_sessions:
-                    raise ValueError(
-                        "this guard's fingerprints have another key; "
-                        "restore into a guard without a store, before its first session"
-                    )
-                self._fingerprinter.rekey(decoded.key)
-            snapshots.restore(self._state.constraint_set, decoded)
-            if self._constraint_sync is not None:
-                self._constraint_sync.restore(decoded, self._steady_clock.read()[0])
 
     def tool(self, fn: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function so that its calls are checked and recorded.
@@ -393,7 +346,11 @@ class Guard:
     def _update_emitters(self) -> None:
         """Choose how events go out: without listeners, ordinary calls need none."""
         journal, listeners = self._journal, self._listeners
-        self._has_audience = journal is not None or listeners.has_listeners
+        self._has_audience = (
+            journal is not None or listeners.has_listeners or self._candidate is not None
+        )
         self._events = CallEventEmitter(journal, listeners)
-        if journal is not None and not listeners.has_listeners:
+        if self._candidate is not None:
+            self._events = CandidateEmitter(journal, listeners, self._candidate)
+        elif journal is not None and not listeners.has_listeners:
             self._events = FastCallEmitter(journal, listeners, self._evaluator.bounds.plans)

@@ -34,7 +34,9 @@ class GuardState(TransitionHooks):
 
     def __init__(self, compiled: CompiledPolicy) -> None:
         self.evaluator = evaluator = compiled.evaluator
-        self.evaluator_state = EvaluatorState(self, evaluator.new_mark_states())
+        self.evaluator_state = EvaluatorState(
+            self, evaluator.bounds.grants, evaluator.new_mark_states()
+        )
         self.constraint_set = ConstraintSet(
             max_constraints=evaluator.bounds.constraints, max_evidence=evaluator.bounds.evidence
         )

@@ -12,20 +12,18 @@ from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.disabled_tools import find_disabled_tools
 from policyguard.evaluator.session_state import PROGRESSING
 from policyguard.guard import validate
-from policyguard.guard.approver import ask, ask_async, is_approved, require_comparable
+from policyguard.guard.approver import ask, ask_async
 from policyguard.guard.call_options import CallContext, CheckOptions, RecordOptions, RunOptions
 from policyguard.guard.decisions import set_context
 from policyguard.guard.event_loop import run_blocking
-from policyguard.guard.grants import find_grant
+from policyguard.guard.session_approvals import SessionApprovals
 from policyguard.guard.session_marks import MarkableSession
 from policyguard.guard.tools.results import error_text, parse_result
 from policyguard.learned.progress import ProgressStatus
 from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
 from policyguard.model.event import (
-    Approved,
     Completed,
-    Granted,
     Released,
     Spent,
     ToolsOffered,
@@ -41,7 +39,7 @@ Progress = ProgressStatus
 """How the search of a session goes; see `Session.progress`."""
 
 
-class Session(MarkableSession):
+class Session(MarkableSession, SessionApprovals):
     """One agent's run: its calls are checked and recorded here. Opened by `Guard.session`.
 
     `close`, or leaving a `with` block, releases the session: the run may be resumed here or in
@@ -135,10 +133,6 @@ class Session(MarkableSession):
         if not await run_blocking(guard, partial(self._is_approved, decision)):
             return decision
         return await run_blocking(guard, admit, self._release_unused)
-
-    def _is_approved(self, decision: Decision) -> bool:
-        with self.guard._lock:
-            return is_approved(self.guard._evaluator, self._state, decision, self._times()["at"])
 
     def _release_unused(self, decision: Decision) -> None:
         if decision.allowed:
@@ -274,42 +268,6 @@ class Session(MarkableSession):
         call = self._resolve_call(decision)
         released = Released(session=self.id, call=call, **self._times())
         self._pipeline.release(released, decision)
-
-    def approve(self, decision: Decision, *, by: str, labels: Iterable[str] = ()) -> bool:
-        """Approve a call whose effect is *ask*: check it again, and it runs.
-
-        It waives *ask* only, not *block* or *halt*, and holds for the call's tool, server and
-        arguments (as `classify.fingerprint` compares them), and for one check. A budget that asked
-        is raised by its `extend`. `by` names the approver, `labels` the roles that the host gives
-        them.
-
-        Returns whether the call is approved now: a rule may need several people, people with a
-        label, or an answer within a time. An approval that no `check` waits for counts nowhere.
-        `ClosedError` if the session is closed, `ValueError` for a call that cannot be compared.
-        """
-        validate.decision("decision", decision)
-        if decision.effect is not Effect.ASK or decision.session != self.id:
-            raise ValueError(f"call `{decision.id}` of this session does not need an approval")
-        require_comparable(decision)
-        by, labels = validate.text("by", by), validate.text_list("labels", labels)
-        call, fingerprint, times = decision.id, decision.fingerprint, self._times()
-        with self.guard._lock:
-            self._pipeline.approve(
-                Approved(self.id, call=call, fingerprint=fingerprint, by=by, labels=labels, **times)
-            )
-            return is_approved(self.guard._evaluator, self._state, decision, times["at"])
-
-    def grant(self, budget: str, amount: float | timedelta | None = None, *, by: str) -> None:
-        """Raise a budget for this session, and lift a halt.
-
-        `amount` is in the budget's own unit (seconds or a `timedelta` for `time`), by default the
-        budget's `extend`. `KeyError` for an unknown budget, `ValueError` for an amount that is
-        missing, negative or not finite, `ClosedError` if the session is closed; and
-        `JournalError` or `StoreError`.
-        """
-        id_, raised = find_grant(self.guard._evaluator.budgets, budget, amount)
-        by = validate.text("by", by)
-        self._pipeline.grant(Granted(self.id, budget=id_, amount=raised, by=by, **self._times()))
 
     def turn(self) -> None:
         """Begin a new turn: it lifts a halt, and counts per turn start again.

@@ -15,7 +15,7 @@ import msgspec
 
 from policyguard.engines.fingerprint import Fingerprinter, NotJsonError
 from policyguard.model.constraint import Observation
-from policyguard.model.event import Admitted, CallEnded, Completed, Event, Refused
+from policyguard.model.event import Admitted, Approved, CallEnded, Completed, Event, Refused
 from policyguard.model.policy import RedactionMode
 
 Redactions = Mapping[type[Event], Callable[[Any], Event]]
@@ -59,6 +59,7 @@ class Redaction:
         self.by_event_type: dict[type[Event], Callable[[Any], Event]] = {}
         if args != "keep" or patterns:
             self.by_event_type |= {Admitted: self._redact_attempt, Refused: self._redact_attempt}
+            self.by_event_type[Approved] = self._redact_approval
             # A result's observations quote arguments.
             self.by_event_type[Completed] = self._redact_result
         if results != "keep" or patterns:
@@ -90,6 +91,12 @@ class Redaction:
             return tuple(map(self._fingerprint_text, targets))
         redacted = tuple(map(self._replace_matches, targets))
         return targets if redacted == targets else redacted
+
+    def _redact_approval(self, event: Approved) -> Event:
+        """Redact what a grant quotes of arguments; the store has the grant that counts."""
+        pattern = self._redact_label(event.pattern) if event.pattern else ""
+        same = pattern == event.pattern
+        return event if same else msgspec.structs.replace(event, pattern=pattern)
 
     def _redact_result(self, event: Completed) -> Event:
         text = event.text

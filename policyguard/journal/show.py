@@ -35,6 +35,7 @@ _INTERNAL = frozenset(
 """Fields that rebuild state and tell people nothing."""
 _UNNAMED = ("call", "tool", "args", "effect", "violations", "text", "error")
 """Fields shown first, without their names, in this order."""
+_TIMES = ("wall", "expires_at")
 _HIDDEN = _INTERNAL | {"event", "session", "at", *CHAIN_FIELDS, *_UNNAMED}
 
 
@@ -74,7 +75,7 @@ def format_line(line: bytes) -> str:
         _format_value(event[name]) for name in _UNNAMED if event.get(name) not in (None, "", [], {})
     ]
     parts += [
-        f"{name}={_format_time(value) if name == 'wall' else _format_value(value)}"
+        f"{name}={_format_time(value) if name in _TIMES else _format_value(value)}"
         for name, value in event.items()
         if name not in _HIDDEN
     ]

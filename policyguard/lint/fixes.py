@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,6 +54,19 @@ def fix(
         changed_files |= dict.fromkeys(file.path for file in changed)
         result = after
     return FixResult(fixed, tuple(changed_files), result)
+
+
+def apply_edit(edit: Edit) -> Callable[[], None]:
+    """Make one edit in its file, which keeps all else; return what restores the file.
+
+    `OSError` if it cannot be written, `ValueError` if its line endings could not be preserved.
+    """
+    file = _EditableFile(Path(edit.span.file))
+    if not file.can_edit:
+        raise ValueError(f"{file.path}: mixed line endings cannot be preserved: edit it yourself")
+    file.edits.append((*file.offsets(edit), edit.text))
+    file.write()
+    return file.restore
 
 
 class _EditableFile:

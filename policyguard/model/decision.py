@@ -9,6 +9,7 @@ import msgspec
 
 from policyguard.model.amounts import format_duration, format_number, to_nanoseconds
 from policyguard.model.effect import Effect
+from policyguard.model.grant import Grant
 from policyguard.model.text import sanitize
 
 
@@ -52,6 +53,7 @@ class Decision(msgspec.Struct, frozen=True):
     (keyed, so meaningless to another guard). `timeout` is how many seconds an allowed call may take
     (None: unlimited), as the entry `timeout_by` says. `left` is what remains of the budgets that a
     refused call would charge, by id, each in its own unit; that of `time_budgets` is the second.
+    `grants` are the remembered approvals without which the call would have been asked about.
     """
 
     id: str
@@ -67,6 +69,7 @@ class Decision(msgspec.Struct, frozen=True):
     timeout_by: str = ""
     left: dict[str, float] = {}
     time_budgets: tuple[str, ...] = ()
+    grants: tuple[Grant, ...] = ()
 
     def __bool__(self) -> bool:
         return self.allowed

@@ -102,6 +102,7 @@ class _AttemptEvent(_Event, frozen=True):
     loose_fingerprint: str = msgspec.field(default="", name="like")
     numbers: tuple[float, ...] = ()
     targets: tuple[str, ...] = ()
+    would: tuple[str, ...] = ()
     exact_fingerprint: str = msgspec.field(default="", name="exact")
 
     @property
@@ -134,7 +135,7 @@ class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
     `keys` holds the keys of limits that compare by another one than the fingerprint, `probes` the
     constraints it tests, `radius` the schedule it is under, `cleared` the marks it clears.
     `violations` are the entries that fired without refusing it, `effect` the strongest of their
-    effects.
+    effects; `would` those in observe mode. `grants` are those that lifted what would have asked.
     """
 
     state_changing: bool = msgspec.field(default=True, name="changing")
@@ -145,6 +146,7 @@ class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
     effect: str = "allow"
     violations: tuple[str, ...] = ()
     cleared: tuple[MarkChange, ...] = ()
+    grants: tuple[str, ...] = ()
 
 
 class Refused(_AttemptEvent, frozen=True, tag="refused"):
@@ -269,12 +271,43 @@ class Marked(_Event, frozen=True, tag="marked"):
 
 
 class Approved(_Event, frozen=True, tag="approved"):
-    """A user or a program approved one refused call, known by its fingerprint."""
+    """A user or a program approved one refused call, known by its fingerprint.
+
+    With `remember` the approver wants calls like it to run until `expires_at`, in the sessions of
+    `scope`; `pattern` says in words which, `grants` are the ids of those that this completed.
+    """
 
     call: str = ""
     fingerprint: str = ""
     by: str = ""
     labels: tuple[str, ...] = ()
+    remember: str = ""
+    scope: str = ""
+    expires_at: int | None = None
+    pattern: str = ""
+    grants: tuple[str, ...] = ()
+
+
+class CandidateDiffered(_Event, frozen=True, tag="candidate"):
+    """A candidate policy would have decided otherwise on one call; it changed nothing.
+
+    `effect` and `violations` are the candidate's, `errors` the entries of it that failed; `refused`
+    says whether the call would not have run. `enforced` is the effect that counted.
+    `counterfactual`: the candidate would have refused or admitted an earlier call of the session
+    otherwise, so the agent might have gone on otherwise. `partial`: the candidate does not know all
+    of the session.
+    """
+
+    call: str = ""
+    policy: str = ""
+    digest: str = ""
+    effect: str = "allow"
+    violations: tuple[str, ...] = ()
+    enforced: str = "allow"
+    refused: bool = False
+    errors: tuple[str, ...] = ()
+    counterfactual: bool = False
+    partial: bool = False
 
 
 class SessionEnded(_Event, frozen=True, tag="closed"):
@@ -297,5 +330,6 @@ Event = (
     | ChildCharged
     | Marked
     | Approved
+    | CandidateDiffered
     | SessionEnded
 )

@@ -32,12 +32,13 @@ PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Approval(PolicyStruct, frozen=True, kw_only=True):
-    """Who may approve a call that was asked about, and what happens if no one does."""
+    """Who may approve a call, what they may have remembered, and what happens if no one does."""
 
     from_: tuple[str, ...] = msgspec.field(name="from", default=())
     count: int
     within: int
     otherwise: Literal["block", "allow"]
+    remember: tuple[str, ...]
 
 
 class Rule(SelectiveEntry, frozen=True, kw_only=True):
@@ -342,6 +343,7 @@ class Bounds(PolicyStruct, frozen=True, kw_only=True):
     argument_depth: PositiveInt
     constraints: PositiveInt
     evidence: PositiveInt
+    grants: PositiveInt
 
 
 class Policy(PolicyStruct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from policyguard.model.amounts import SCALE
-from policyguard.model.event import Admitted, Completed, Event, Refused
+from policyguard.model.event import Admitted, CandidateDiffered, Completed, Event, Refused
 from policyguard.model.outcome import Outcome
 from policyguard.report.replay.figures import (
     BaselineRunFigures,
@@ -22,6 +22,7 @@ from policyguard.simulate.redacted import with_fingerprints
 from policyguard.simulate.session_replay import UNKNOWN, ReplayDecision, SessionReplay
 from policyguard.simulate.timeline import Timeline, TimelineCall, excerpt
 
+_REFUSING = frozenset(("ask", "block", "halt"))
 _MAX_OPEN_CALLS = 1024
 """Calls without a result that a run remembers."""
 
@@ -40,7 +41,8 @@ class Run:
     `order` is its position in everything that is read; `is_first`: it is the first session of its
     file; `is_orphan`: its parent was not active when it started. `last_seen` is the line where it
     or a descendant last had an event. `newly_refused` and `newly_allowed` count calls, the first
-    of which are `first_refused` and `first_allowed`.
+    of which are `first_refused` and `first_allowed`. `candidates` counts calls on which candidate
+    policies differed when it was recorded, by kind.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Run:
         self.newly_refused = self.newly_allowed = 0
         self.first_refused: ChangedDecision | None = None
         self.first_allowed: ChangedDecision | None = None
+        self.candidates: dict[str, int] = {}
         self._timeline = Timeline(accepts_calls=timeline)
         self._open_calls: dict[str, tuple[str, TimelineCall | None]] = {}
 
@@ -129,6 +132,16 @@ class Run:
                 self._count_error(outcome, tool)
         if shown is not None:
             shown.add_result(event, outcome)
+
+    def add_candidate(self, event: CandidateDiffered) -> None:
+        """Count how a candidate policy differed when the session was recorded."""
+        was_refused = event.enforced in _REFUSING
+        kind = "other effect"
+        if event.refused is not was_refused:
+            kind = "newly refused" if event.refused else "newly allowed"
+        if event.counterfactual:
+            kind = "counterfactual"
+        self.candidates[kind] = self.candidates.get(kind, 0) + 1
 
     def replay_event(self, event: Event) -> None:
         """Apply an event that is neither a call nor a result."""

@@ -254,7 +254,11 @@ class SessionReplay:
                 certain.append(violation)
         refused = any(_is_refusing(found) for found in certain if found.reason != "refusals")
         # A set, since several constraints of one entry may refuse the same call.
-        fired = {self._fired_entry(violation, observed=True) for violation in observed}
+        fired = {
+            self._fired_entry(violation, observed=True)
+            for violation in observed
+            if violation_entry(violation.id) not in uncertain
+        }
         strongest: Violation | None = None
         for violation in certain:
             if violation.reason == "refusals" and not refused:

@@ -94,6 +94,8 @@ class Tally:
         traces.sessions += 1
         traces.without_calls += not run.calls
         traces.orphans += run.is_orphan
+        for kind, calls in run.candidates.items():
+            traces.candidates[kind] = traces.candidates.get(kind, 0) + calls
         traces.calls += run.calls
         traces.untimed += run.untimed
         traces.unknown += run.replay.unknown

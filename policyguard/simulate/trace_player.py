@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from policyguard.model.event import (
     Admitted,
     Approved,
+    CandidateDiffered,
     Completed,
     Event,
     Refused,
@@ -102,6 +103,8 @@ class TracePlayer:
                 if on_tool is not None:
                     on_tool(item.tool, item.server)  # type: ignore[union-attr]  # as above
                 run.replay_call(item)  # type: ignore[arg-type]  # as above
+            elif kind is CandidateDiffered:
+                run.add_candidate(item)  # type: ignore[arg-type]  # as above
             elif isinstance(item, SessionEnded):
                 if item.success is not None:
                     run.success = item.success

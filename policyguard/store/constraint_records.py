@@ -14,7 +14,7 @@ from policyguard.model.errors import PolicyguardError
 from policyguard.model.text import escape_surrogates
 from policyguard.store.errors import DECODE_ERRORS, damaged_error
 from policyguard.store.json_lines import number_lines
-from policyguard.store.protocol import REVOKED, ConstraintRecord, Store
+from policyguard.store.protocol import REVOKED, RevocableRecord, Store
 
 ACTIVE = "active"
 _constraint_decoder = msgspec.msgpack.Decoder(Constraint)
@@ -32,9 +32,9 @@ class StoredConstraint(msgspec.Struct, frozen=True):
     revoked_by: str
 
 
-def to_record(constraint: Constraint, at: int | None) -> ConstraintRecord:
+def to_record(constraint: Constraint, at: int | None) -> RevocableRecord:
     """Encode an active constraint for a store."""
-    return ConstraintRecord(
+    return RevocableRecord(
         id=constraint.id,
         scope=constraint.scope,
         key=constraint.key,
@@ -67,7 +67,7 @@ def _to_encodable(value: Any) -> Any:
     return value
 
 
-def decode_constraint(record: ConstraintRecord, store: Store) -> Constraint:
+def decode_constraint(record: RevocableRecord, store: Store) -> Constraint:
     """Decode a record of this store. Raises `StoreError` if it is damaged."""
     try:
         return _constraint_decoder.decode(record.payload)
@@ -101,7 +101,7 @@ def find_constraint(store: Store, id_: str) -> StoredConstraint | None:
     return None if record is None else _decode_record(record, store)
 
 
-def _decode_record(record: ConstraintRecord, store: Store) -> StoredConstraint:
+def _decode_record(record: RevocableRecord, store: Store) -> StoredConstraint:
     return StoredConstraint(decode_constraint(record, store), record.state, record.revoked_by)
 
 

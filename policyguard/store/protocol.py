@@ -1,10 +1,10 @@
 """The contract of a store, kept by the memory and SQLite stores alike.
 
 A store keeps state that outlives a call, and most of it a process: the key of fingerprints, the
-anchors of journals, session locks, constraints and evidence, and the usage of shared budgets. It
-treats constraints and evidence as opaque bytes under a scope and a key. Callers pass every time, in
-nanoseconds since 1970 (UTC): a store has no clock, and orders uses by counting. It keeps how the
-guards of one boot tell the time, so that all count durations alike.
+anchors of journals, session locks, constraints and evidence, grants, and the usage of shared
+budgets. It treats constraints, evidence and grants as opaque bytes under a scope and a key. Callers
+pass every time, in nanoseconds since 1970 (UTC): a store has no clock, and orders uses by counting.
+It keeps how the guards of one boot tell the time, so that all count durations alike.
 
 Every method may raise `StoreError`. Each is atomic; use `transaction` to combine several. All are
 thread-safe and survive a fork.
@@ -29,6 +29,7 @@ class Caps(msgspec.Struct, frozen=True, kw_only=True):
 
     constraints: int
     evidence: int
+    grants: int
     anchors: int
 
 
@@ -144,10 +145,11 @@ class AnchorStore(Protocol):
         """Keep the times of the latest load."""
 
 
-class ConstraintRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored constraint; `payload` is opaque.
+class RevocableRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored constraint or grant; `payload` is opaque.
 
-    The caller chooses `state`, except for `revoked`, which only `ConstraintStore.revoke` sets.
+    The caller chooses `state`, except for `revoked`, which only `RevocableStore.revoke` sets.
+    `mac` shows who wrote a record that only some may write; revoking it empties that.
     """
 
     id: str
@@ -157,41 +159,42 @@ class ConstraintRecord(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
     payload: bytes
     revoked_by: str = ""
+    mac: str = ""
 
 
 REVOKED = "revoked"
-"""The state of a revoked constraint."""
+"""The state of a revoked record."""
 
 
-class ConstraintChanges(msgspec.Struct, frozen=True):
-    """The constraints written since a version.
+class RecordChanges(msgspec.Struct, frozen=True):
+    """The records written since a version.
 
-    If `is_complete`, `records` are all constraints, and any other was deleted. Pass `version` to
-    the next `ConstraintStore.changes`.
+    If `is_complete`, `records` are all there are, and any other was deleted. Pass `version` to
+    the next `RevocableStore.changes`.
     """
 
     version: int
-    records: tuple[ConstraintRecord, ...]
+    records: tuple[RevocableRecord, ...]
     is_complete: bool
 
 
-class ConstraintStore(Protocol):
-    """Learned constraints."""
+class RevocableStore(Protocol):
+    """Learned constraints, or grants: records that are revoked for every process at once."""
 
-    def put(self, record: ConstraintRecord) -> bool:
-        """Write a constraint, new or existing; return False if its id is revoked."""
+    def put(self, record: RevocableRecord) -> bool:
+        """Write a record, new or existing; return False if its id is revoked."""
 
-    def get(self, id: str) -> ConstraintRecord | None:  # noqa: A002 - what it is called everywhere
-        """Return the constraint with this id."""
+    def get(self, id: str) -> RevocableRecord | None:  # noqa: A002 - what it is called everywhere
+        """Return the record with this id."""
 
-    def list(self) -> tuple[ConstraintRecord, ...]:
-        """Return all constraints, by id."""
+    def list(self) -> tuple[RevocableRecord, ...]:
+        """Return all records, by id."""
 
-    def revoke(self, id: str, *, by: str, at: int) -> ConstraintRecord | None:  # noqa: A002 - as above
-        """Revoke a constraint for every process; return None if the id is unknown."""
+    def revoke(self, id: str, *, by: str, at: int) -> RevocableRecord | None:  # noqa: A002 - as above
+        """Revoke a record for every process; return None if the id is unknown."""
 
     def delete(self, id: str) -> None:  # noqa: A002 - as above
-        """Delete a constraint, if it exists."""
+        """Delete a record, if it exists."""
 
     def version(self) -> int:
         """Return a number that grows with every change by any process. Cheap to call.
@@ -199,8 +202,8 @@ class ConstraintStore(Protocol):
         A version read in a transaction that was rolled back means nothing.
         """
 
-    def changes(self, since: int) -> ConstraintChanges:
-        """Return the changes after version `since`; all constraints for 0."""
+    def changes(self, since: int) -> RecordChanges:
+        """Return the changes after version `since`; all records for 0."""
 
 
 class EvidenceStore(Protocol):
@@ -343,8 +346,12 @@ class Store(Protocol):
         """The anchors of journals."""
 
     @property
-    def constraints(self) -> ConstraintStore:
+    def constraints(self) -> RevocableStore:
         """The learned constraints."""
+
+    @property
+    def grants(self) -> RevocableStore:
+        """The grants: approvals that are remembered."""
 
     @property
     def evidence(self) -> EvidenceStore:

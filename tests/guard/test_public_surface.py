@@ -44,6 +44,7 @@ def test_guard_has_only_documented_members(tmp_path: Path) -> None:
         "restore",
         "revoke",
         "session",
+        "grants",
         "snapshot",
         "tool",
     }

@@ -113,7 +113,7 @@ def test_the_journal_folds_to_the_same_state_as_the_live_events(
             error = "boom" if then == "error" else None
             session.record(decision, result=f"{word} done", error=error, cost=0.1)
     assert len(live) > len(steps)
-    states = EvaluatorState(TransitionHooks()), EvaluatorState(TransitionHooks())
+    states = EvaluatorState(TransitionHooks(), 9), EvaluatorState(TransitionHooks(), 9)
     for event in live:
         fold(compiled.evaluator, states[0], event)
     for event in setup.journal.read_events("s"):

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from policyguard.store.memory.store import MemoryStore
-from policyguard.store.protocol import Anchor, Caps, ConstraintRecord, Store
+from policyguard.store.protocol import Anchor, Caps, RevocableRecord, Store
 from policyguard.store.sqlite.store import SqliteStore
 
-CAPS = Caps(constraints=1000, evidence=1000, anchors=1000)
+CAPS = Caps(constraints=1000, grants=1000, evidence=1000, anchors=1000)
 
 
 def invent(store: Store, number: int) -> None:
     name = f"{number:08}" + "x" * 100
     store.evidence.put(name, name, b"x" * 200)
     store.constraints.put(
-        ConstraintRecord(id=name, scope=name, key=name, state="a", updated_at=0, payload=b"x" * 200)
+        RevocableRecord(id=name, scope=name, key=name, state="a", updated_at=0, payload=b"x" * 200)
     )
     store.anchors.put(Anchor(name, "c" * 32, 1, "h" * 64, number))
 
@@ -64,14 +64,14 @@ def test_a_hundred_thousand_scopes_and_sessions_in_memory() -> None:
 
 @pytest.mark.slow
 def test_a_constraint_is_found_as_fast_among_very_many(tmp_path: Path) -> None:
-    caps = Caps(constraints=10**6, evidence=1, anchors=1)
+    caps = Caps(constraints=10**6, grants=10**6, evidence=1, anchors=1)
 
     def cost(count: int) -> float:
         store = SqliteStore(tmp_path / str(count) / "store.db", caps=caps)
         with store.transaction():
             for number in range(count):
                 store.constraints.put(
-                    ConstraintRecord(
+                    RevocableRecord(
                         id=f"c{number}",
                         scope="p",
                         key=f"k{number}",

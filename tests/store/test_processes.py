@@ -16,17 +16,18 @@ from pathlib import Path
 import pytest
 
 from policyguard.store.errors import SessionBusyError, StoreError
-from policyguard.store.protocol import Caps, ConstraintRecord
+from policyguard.store.protocol import Caps, RevocableRecord
 from policyguard.store.sqlite.store import SqliteStore
 
-CAPS = Caps(constraints=10_000, evidence=10_000, anchors=10_000)
+CAPS = Caps(constraints=10_000, grants=10_000, evidence=10_000, anchors=10_000)
 
 PREAMBLE = """
 import os, sys, time
 from policyguard.store.sqlite.store import SqliteStore
 from policyguard.store.errors import SessionBusyError
-from policyguard.store.protocol import Caps, ConstraintRecord
-store = SqliteStore(sys.argv[1], caps=Caps(constraints=10_000, evidence=10_000, anchors=10_000))
+from policyguard.store.protocol import Caps, RevocableRecord
+store = SqliteStore(sys.argv[1], caps=Caps(
+    constraints=10_000, grants=10_000, evidence=10_000, anchors=10_000))
 """
 
 
@@ -62,7 +63,7 @@ for number in range(100):
         seen = int(store.evidence.get("p", "k") or b"0") + 1
         store.evidence.put("p", "k", str(seen).encode())
         if seen % 100 == 0:
-            store.constraints.put(ConstraintRecord(
+            store.constraints.put(RevocableRecord(
                 id=f"c{seen}", scope="p", key="k", state="active", updated_at=0, payload=b""))
 """
     # Eight at once also make the file, its tables and its key at once.
@@ -79,7 +80,7 @@ for number in range(100):
 def test_another_process_sees_a_change_at_once(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
     before = store.constraints.version()
-    code = 'store.constraints.put(ConstraintRecord(id="c", scope="p", key="k", state="active", '
+    code = 'store.constraints.put(RevocableRecord(id="c", scope="p", key="k", state="active", '
     process = start(store.path, code + 'updated_at=0, payload=b""))')
     process.communicate(timeout=60)
     assert [one.id for one in store.constraints.changes(before).records] == ["c"]
@@ -282,7 +283,7 @@ def open_files() -> list[str]:
 def test_an_error_in_one_process_does_not_affect_another(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
     store.constraints.put(
-        ConstraintRecord(id="c", scope="", key="", state="", updated_at=0, payload=b"")
+        RevocableRecord(id="c", scope="", key="", state="", updated_at=0, payload=b"")
     )
     impatient = SqliteStore(store.path, caps=CAPS, timeout=0.05)
     with store.transaction(), pytest.raises(StoreError, match="locked"):

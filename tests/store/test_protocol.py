@@ -17,15 +17,15 @@ from policyguard.store.protocol import (
     REVOKED,
     Anchor,
     Caps,
-    ConstraintRecord,
     LoadTimes,
     Pruned,
     Repaired,
+    RevocableRecord,
     Store,
 )
 from policyguard.store.sqlite.store import SqliteStore
 
-CAPS = Caps(constraints=4, evidence=4, anchors=4)
+CAPS = Caps(constraints=4, grants=4, evidence=4, anchors=4)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -39,8 +39,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     created.close()
 
 
-def constraint(id_: str, *, key: str = "k", state: str = "active", at: int = 0) -> ConstraintRecord:
-    return ConstraintRecord(id=id_, scope="p", key=key, state=state, updated_at=at, payload=b"{}")
+def constraint(id_: str, *, key: str = "k", state: str = "active", at: int = 0) -> RevocableRecord:
+    return RevocableRecord(id=id_, scope="p", key=key, state=state, updated_at=at, payload=b"{}")
 
 
 def ids(store: Store) -> list[str]:
@@ -268,7 +268,7 @@ def test_any_text_is_a_key(store: Store, text: str) -> None:
     assert found is not None
     assert found.count == 1
     store.constraints.put(
-        ConstraintRecord(id=text, scope=text, key=text, state="", updated_at=-1, payload=b"")
+        RevocableRecord(id=text, scope=text, key=text, state="", updated_at=-1, payload=b"")
     )
     assert len(store.constraints.list()) == 1
     store.lock_session(text).release()

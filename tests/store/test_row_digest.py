@@ -13,21 +13,21 @@ from policyguard.store.errors import StoreError
 from policyguard.store.protocol import (
     Anchor,
     Caps,
-    ConstraintRecord,
     QuotaKey,
     QuotaSpec,
     Repaired,
+    RevocableRecord,
 )
 from policyguard.store.sqlite.database import Database
 from policyguard.store.sqlite.row_digest import hash_row
-from policyguard.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
+from policyguard.store.sqlite.schema import APPLICATION_ID, DIGESTS, MIGRATIONS
 from policyguard.store.sqlite.store import SqliteStore
 
-CAPS = Caps(constraints=3, evidence=3, anchors=3)
+CAPS = Caps(constraints=3, grants=3, evidence=3, anchors=3)
 
 
-def record(number: int) -> ConstraintRecord:
-    return ConstraintRecord(
+def record(number: int) -> RevocableRecord:
+    return RevocableRecord(
         id=f"k{number}", scope="s", key="\ud800ä", state="on", updated_at=number, payload=b"\xff"
     )
 
@@ -157,7 +157,7 @@ def test_a_process_that_dies_leaves_no_difference(path: Path) -> None:
 
 def test_a_store_of_an_earlier_version_gets_digests(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    before = len(MIGRATIONS) - 1
+    before = MIGRATIONS.index(DIGESTS)
     old = Database(path, application_id=APPLICATION_ID, migrations=MIGRATIONS[:before], timeout=1)
     old.execute("INSERT INTO purses (budget, key, account, until) VALUES ('b', 'k', x'5b5d', 3)")
     old.execute("INSERT INTO constraints VALUES ('k', 's', 'k', 'on', 1, x'00', '', 1, 1)")

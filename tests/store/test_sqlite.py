@@ -19,13 +19,13 @@ import pytest
 from policyguard import Guard
 from policyguard.store import paths
 from policyguard.store.errors import StoreError
-from policyguard.store.protocol import Anchor, Caps, ConstraintRecord, QuotaKey, QuotaSpec
+from policyguard.store.protocol import Anchor, Caps, QuotaKey, QuotaSpec, RevocableRecord
 from policyguard.store.sqlite import commit_count
 from policyguard.store.sqlite.database import Database
 from policyguard.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
 from policyguard.store.sqlite.store import SqliteStore
 
-CAPS = Caps(constraints=100, evidence=100, anchors=100)
+CAPS = Caps(constraints=100, grants=100, evidence=100, anchors=100)
 
 
 def fill(store: SqliteStore, kilobytes: int) -> None:
@@ -42,7 +42,7 @@ def limited(code: str, tmp_path: Path, *setup: str) -> str:
             "from policyguard.store.sqlite.store import SqliteStore",
             "from policyguard.store.errors import StoreError",
             "from policyguard.store.protocol import Caps",
-            "caps = Caps(constraints=10**6, evidence=10**6, anchors=10**6)",
+            "caps = Caps(constraints=10**6, grants=10**6, evidence=10**6, anchors=10**6)",
             f"path = Path({str(tmp_path)!r}) / 'state' / 'store.db'",
             *setup,
             "try:",
@@ -394,7 +394,7 @@ def test_a_disk_without_room(tmp_path: Path) -> None:
         "from policyguard.store.sqlite.store import SqliteStore\n"
         "from policyguard.store.errors import StoreError\n"
         "from policyguard.store.protocol import Caps\n"
-        "caps = Caps(constraints=10**6, evidence=10**6, anchors=10**6)\n"
+        "caps = Caps(constraints=10**6, grants=10**6, evidence=10**6, anchors=10**6)\n"
         f'store = SqliteStore(Path("{tmp_path}") / "state" / "store.db", caps=caps)\n'
         "written = 0\n"
         "try:\n"
@@ -469,7 +469,7 @@ def test_a_folder_of_another_user(outside: Path) -> None:
 
 def test_a_value_that_is_too_large(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
-    record = ConstraintRecord(id="a", scope="", key="", state="", updated_at=2**70, payload=b"")
+    record = RevocableRecord(id="a", scope="", key="", state="", updated_at=2**70, payload=b"")
     with pytest.raises(StoreError, match="too large"):
         store.constraints.put(record)
     assert store.constraints.list() == ()
@@ -566,7 +566,7 @@ import sys
 from pathlib import Path
 from policyguard.store.sqlite.store import SqliteStore
 from policyguard.store.protocol import Caps
-store = SqliteStore(Path(sys.argv[1]), caps=Caps(constraints=9, evidence=9, anchors=9))
+store = SqliteStore(Path(sys.argv[1]), caps=Caps(constraints=9, grants=9, evidence=9, anchors=9))
 """
 KEYS = "print(*(key for _, key, _ in store.evidence.list()))\n"
 

@@ -14,6 +14,7 @@ from policyguard.compiler.build.address_readers import AddressReader, PathReader
 from policyguard.compiler.build.content_selectors import selector_reads
 from policyguard.compiler.build.entry_paths import learn_sections
 from policyguard.compiler.build.expressions import Expressions, reads_field
+from policyguard.compiler.build.grant_patterns import GrantPatterns
 from policyguard.compiler.build.messages import collect_message_fields
 from policyguard.compiler.build.outcome_matchers import (
     EnvelopeMatcher,
@@ -80,6 +81,7 @@ def build_evaluator(
         approval_requirements=planner.approvals(),
         refusal_limits=planner.refusal_limit_ids(),
         check_tags=build_tag_checker(policy),
+        patterns=GrantPatterns(policy.classify, expressions.shell),
         reads_counts=any(".count" in source for source in expressions.sources()),
         reads_changed=reads_field(reads, "outcome.changed"),
     )

@@ -291,5 +291,9 @@ def _build_approval(entry: RuleEntry) -> ApprovalRequirement | None:
     if approval is None:
         return None
     return ApprovalRequirement(
-        frozenset(approval.from_), approval.count, approval.within, approval.otherwise == "allow"
+        frozenset(approval.from_),
+        approval.count,
+        approval.within,
+        approval.otherwise == "allow",
+        frozenset(approval.remember),
     )

@@ -29,7 +29,7 @@ from policyguard.store.constraint_records import (
 )
 from policyguard.store.errors import StoreError
 from policyguard.store.protocol import REVOKED, Caps, Store
-from policyguard.store.protocol import ConstraintRecord as Record
+from policyguard.store.protocol import RevocableRecord as Record
 
 if TYPE_CHECKING:
     from policyguard.store.sqlite.store import SqliteStore
@@ -45,6 +45,7 @@ def open_store(store: str | Path, policy: Policy) -> SqliteStore:
     caps = Caps(
         constraints=policy.bounds.constraints,
         evidence=policy.bounds.evidence,
+        grants=policy.bounds.grants,
         anchors=policy.bounds.journals,
     )
     return SqliteStore(store, caps=caps, sync=policy.journal.durability == "fsync")

@@ -21,8 +21,7 @@ RecordedOutcome = Literal["ok", "failed", "failed (inferred)", "unknown", "refus
 result's status is not recorded; `refused`: the call did not run; `none`: no result."""
 
 SessionChange = Literal["same", "newly_refused", "newly_allowed", "earlier", "later", "unknown"]
-"""How a session's first refusal differs from the baseline's. `unknown`: one policy refuses a call,
-and for the other this is undetermined."""
+"""How a session's first refusal differs from the baseline's. `unknown`: one is undetermined."""
 
 
 class Share(msgspec.Struct):
@@ -200,7 +199,7 @@ class TraceFigures(msgspec.Struct):
     undetermined calls. `without_calls` counts sessions without calls, which no share includes;
     `orphans` sub-agents without a running parent, which are replayed alone. `unlabelled` are the
     sessions with calls but without a known outcome, which count in neither harm nor catch. `skips`
-    lists the first skipped places.
+    lists the first skipped places, `candidates` counts calls on which recorded candidates differed.
     """
 
     files: int = 0
@@ -218,6 +217,7 @@ class TraceFigures(msgspec.Struct):
     unlabelled: Share = msgspec.field(default_factory=Share)
     without_calls: int = 0
     orphans: int = 0
+    candidates: dict[str, int] = {}
 
 
 class EvalErrorFigures(msgspec.Struct):

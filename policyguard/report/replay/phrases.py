@@ -179,6 +179,9 @@ def caveats(figures: Figures, *, skips: str = "") -> Iterator[str]:
             f"{count(traces.orphans, 'sub-agent')} without a parent running in these files: calls "
             "that no parent's budget counts"
         )
+    if traces.candidates:
+        kinds = ", ".join(f"{calls} {kind}" for kind, calls in sorted(traces.candidates.items()))
+        yield f"calls on which candidate policies differed when recorded: {kinds}"
     if traces.redacted.args or traces.redacted.results:
         yield (
             f"{count(traces.redacted.args, 'call')} without arguments and "

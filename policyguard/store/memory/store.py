@@ -20,10 +20,10 @@ from policyguard.store.protocol import (
     REVOKED,
     Anchor,
     Caps,
-    ConstraintChanges,
-    ConstraintRecord,
     JournalNote,
     LoadTimes,
+    RecordChanges,
+    RevocableRecord,
 )
 from policyguard.store.quota.memory import MemoryQuotaBackend
 from policyguard.store.quota.quotas import SharedQuotas
@@ -36,7 +36,8 @@ class MemoryStore:
         self._undo_log = UndoLog()
         self.fingerprint_key = os.urandom(32)
         self.anchors = MemoryAnchors(Table(self._undo_log, caps.anchors), caps.anchors)
-        self.constraints = MemoryConstraints(Table(self._undo_log, caps.constraints))
+        self.constraints = MemoryRecords(Table(self._undo_log, caps.constraints))
+        self.grants = MemoryRecords(Table(self._undo_log, caps.grants))
         self.evidence = MemoryEvidence(Table(self._undo_log, caps.evidence))
         self.quotas = SharedQuotas(MemoryQuotaBackend(self._undo_log))
         self._locks: WeakValueDictionary[str, MemorySessionLock] = WeakValueDictionary()
@@ -138,14 +139,14 @@ class MemoryAnchors:
 
 
 class _VersionedRecord(msgspec.Struct, frozen=True):
-    """A constraint, and the version that wrote it."""
+    """A record, and the version that wrote it."""
 
-    record: ConstraintRecord
+    record: RevocableRecord
     version: int
 
 
-class MemoryConstraints:
-    """See `policyguard.store.protocol.ConstraintStore`."""
+class MemoryRecords:
+    """See `policyguard.store.protocol.RevocableStore`."""
 
     def __init__(self, table: Table[str, _VersionedRecord]) -> None:
         self._table = table
@@ -153,7 +154,7 @@ class MemoryConstraints:
         self._last_removal = 0
         self._changes: list[tuple[int, str]] = []
 
-    def put(self, record: ConstraintRecord) -> bool:
+    def put(self, record: RevocableRecord) -> bool:
         with self._table.undo_log():
             existing = self.get(record.id)
             if existing is not None and existing.state == REVOKED:
@@ -161,20 +162,22 @@ class MemoryConstraints:
             self._write(record)
         return True
 
-    def get(self, id: str) -> ConstraintRecord | None:  # noqa: A002 - the protocol's name
+    def get(self, id: str) -> RevocableRecord | None:  # noqa: A002 - the protocol's name
         row = self._table.rows.get(id)
         return row.record if row is not None else None
 
-    def list(self) -> tuple[ConstraintRecord, ...]:
+    def list(self) -> tuple[RevocableRecord, ...]:
         with self._table.undo_log():
             return self._records(self._table.rows)
 
-    def revoke(self, id: str, *, by: str, at: int) -> ConstraintRecord | None:  # noqa: A002 - as above
+    def revoke(self, id: str, *, by: str, at: int) -> RevocableRecord | None:  # noqa: A002 - as above
         with self._table.undo_log():
             existing = self.get(id)
             if existing is None:
                 return None
-            revoked = msgspec.structs.replace(existing, state=REVOKED, revoked_by=by, updated_at=at)
+            revoked = msgspec.structs.replace(
+                existing, state=REVOKED, revoked_by=by, updated_at=at, mac=""
+            )
             self._write(revoked)
             return revoked
 
@@ -188,18 +191,18 @@ class MemoryConstraints:
     def version(self) -> int:
         return self._version
 
-    def changes(self, since: int) -> ConstraintChanges:
+    def changes(self, since: int) -> RecordChanges:
         with self._table.undo_log():
             version = self._version
             if since == version:
-                return ConstraintChanges(version, (), is_complete=False)
+                return RecordChanges(version, (), is_complete=False)
             if since < self._last_removal or since > version or since <= 0:
-                return ConstraintChanges(version, self.list(), is_complete=True)
+                return RecordChanges(version, self.list(), is_complete=True)
             start = bisect_right(self._changes, since, key=lambda change: change[0])
             records = self._records({id_ for _, id_ in self._changes[start:]})
-            return ConstraintChanges(version, records, is_complete=False)
+            return RecordChanges(version, records, is_complete=False)
 
-    def _write(self, record: ConstraintRecord) -> None:
+    def _write(self, record: RevocableRecord) -> None:
         self._version += 1
         rows = self._table.rows
         if self._table.put(record.id, _VersionedRecord(record, self._version)):
@@ -208,7 +211,7 @@ class MemoryConstraints:
         if len(self._changes) > 2 * len(rows):
             self._changes = sorted((row.version, id_) for id_, row in rows.items())
 
-    def _records(self, ids: Iterable[str]) -> tuple[ConstraintRecord, ...]:
+    def _records(self, ids: Iterable[str]) -> tuple[RevocableRecord, ...]:
         rows = self._table.rows
         return tuple(rows[id_].record for id_ in sorted(ids) if id_ in rows)
 

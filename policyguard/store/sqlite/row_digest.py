@@ -37,8 +37,22 @@ _COLUMNS = {
     "purses": ("budget", "key"),  # see `QUOTA_COLUMNS`
     "notes": ("id", "note"),
     "meta": ("name", "value"),
+    "grants": (
+        "id",
+        "scope",
+        "key",
+        "state",
+        "updated_at",
+        "payload",
+        "revoked_by",
+        "mac",
+        "version",
+        "used",
+    ),
 }
 """The columns that a digest covers. Those of a later migration need a new digest."""
+_FIRST_TABLES = ("constraints", "purses", "notes", "meta")
+"""The tables that had a digest first."""
 QUOTA_COLUMNS = ("budget", "key", "account", "until")
 """The columns that the hash of a shared budget's row covers."""
 _COVERED = {"meta": "name = 'key'"}
@@ -69,15 +83,17 @@ def _select_total(table: str) -> str:
     return f"SELECT ifnull({total}, {without_rows}) FROM {table}{where}"  # noqa: S608 - our names
 
 
+def add_digest(table: str) -> str:
+    """Return the statement of a migration that adds the digest of a table's rows."""
+    return f"INSERT INTO meta (name, value) VALUES ('digest {table}', ({_select_total(table)}))"  # noqa: S608
+
+
 _QUOTA_HASH = f"policyguard_hash({_as_bytes(QUOTA_COLUMNS)})"
 
 DIGESTS: Migration = (
     "ALTER TABLE purses ADD COLUMN digest BLOB",
     f"UPDATE purses SET digest = {_QUOTA_HASH}",  # noqa: S608 - our names
-    *(
-        f"INSERT INTO meta (name, value) VALUES ('digest {table}', ({_select_total(table)}))"  # noqa: S608
-        for table in _COLUMNS
-    ),
+    *map(add_digest, _FIRST_TABLES),
 )
 """A migration: the digests of the rows at this time."""
 

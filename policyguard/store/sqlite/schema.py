@@ -7,7 +7,7 @@ Triggers maintain the number of rows (`counts`), since counting rows takes time 
 from __future__ import annotations
 
 from policyguard.store.sqlite.database import Migration
-from policyguard.store.sqlite.row_digest import DIGESTS
+from policyguard.store.sqlite.row_digest import DIGESTS, add_digest
 
 APPLICATION_ID = 0x70677264
 """SQLite's `application_id` of our files: "pgrd"."""
@@ -64,5 +64,22 @@ _RETENTION: Migration = (
 
 _SIGNED_ANCHORS: Migration = ("ALTER TABLE anchors ADD COLUMN mac TEXT NOT NULL DEFAULT ''",)
 
-MIGRATIONS: tuple[Migration, ...] = (_INITIAL, _QUOTAS, _RETENTION, _SIGNED_ANCHORS, DIGESTS)
+_GRANTS: Migration = (
+    "CREATE TABLE grants (id TEXT PRIMARY KEY, scope TEXT NOT NULL, key TEXT NOT NULL, "
+    "state TEXT NOT NULL, updated_at INTEGER NOT NULL, payload BLOB NOT NULL, "
+    "revoked_by TEXT NOT NULL, mac TEXT NOT NULL, version INTEGER NOT NULL, used INTEGER NOT NULL)",
+    "CREATE INDEX grants_version ON grants (version)",
+    *_count_triggers("grants"),
+    "INSERT INTO meta (name, value) VALUES ('grants version', 0), ('grants floor', 0)",
+    add_digest("grants"),
+)
+
+MIGRATIONS: tuple[Migration, ...] = (
+    _INITIAL,
+    _QUOTAS,
+    _RETENTION,
+    _SIGNED_ANCHORS,
+    DIGESTS,
+    _GRANTS,
+)
 """In order. Append only: a published migration never changes."""

@@ -18,18 +18,15 @@ from policyguard.store.boot import TimeAnchor, anchor_time, read_time_id
 from policyguard.store.errors import DECODE_ERRORS, StoreError, damaged_error
 from policyguard.store.paths import resolve_store_path
 from policyguard.store.protocol import (
-    REVOKED,
     Anchor,
     Caps,
-    ConstraintChanges,
-    ConstraintRecord,
     JournalNote,
     LoadTimes,
 )
 from policyguard.store.quota.quotas import SharedQuotas
 from policyguard.store.quota.sqlite import SqliteQuotaBackend
 from policyguard.store.session_locks import FileLock, LockFile
-from policyguard.store.sqlite.database import Database, SqlValue
+from policyguard.store.sqlite.records import CONSTRAINTS, GRANTS, SqliteRecords, SqliteTable
 from policyguard.store.sqlite.row_digest import DigestedDatabase
 from policyguard.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
 
@@ -73,7 +70,8 @@ class SqliteStore:
         self._fingerprint_key: bytes | None = None
         self._lock_file = locks = LockFile(self.path.with_name(f"{self.path.name}.lock"))
         self.anchors = SqliteAnchors(database, caps.anchors if caps else None)
-        self.constraints = SqliteConstraints(database, caps.constraints if caps else None)
+        self.constraints = SqliteRecords(database, caps.constraints if caps else None, CONSTRAINTS)
+        self.grants = SqliteRecords(database, caps.grants if caps else None, GRANTS)
         self.evidence = SqliteEvidence(database, caps.evidence if caps else None)
         self.quotas = SharedQuotas(
             SqliteQuotaBackend(database, locks, is_durable=sync, read_only=read_only)
@@ -134,33 +132,12 @@ class SqliteStore:
             self._database.close()
 
 
-class _SqliteTable:
-    def __init__(self, database: Database, max_rows: int | None) -> None:
-        self._database = database
-        self._max_rows = max_rows
-
-    def _evict(self, table: str, key: str) -> int:
-        """Delete the least recently used rows beyond the cap; return their number."""
-        if self._max_rows is None:
-            return 0
-        rows = self._database.query_int("SELECT number FROM counts WHERE name = ?", (table,))
-        surplus = rows - self._max_rows
-        if surplus <= 0:
-            return 0
-        self._database.execute(
-            f"DELETE FROM {table} WHERE ({key}) IN "  # noqa: S608 - both names are from this module
-            f"(SELECT {key} FROM {table} ORDER BY used LIMIT ?)",
-            (surplus,),
-        )
-        return surplus
-
-
 _SELECT_ANCHORS = "SELECT session, chain, count, hash, size, at, mac FROM anchors"
 
 _decode_note = msgspec.json.Decoder(JournalNote).decode
 
 
-class SqliteAnchors(_SqliteTable):
+class SqliteAnchors(SqliteTable):
     """See `policyguard.store.protocol.AnchorStore`."""
 
     def get(self, session: str) -> Anchor | None:
@@ -177,7 +154,7 @@ class SqliteAnchors(_SqliteTable):
                 "mac = excluded.mac, used = excluded.used",
                 msgspec.structs.astuple(anchor),
             )
-            evicted = self._evict("anchors", "session")
+            evicted = self.evict("anchors", "session")
             if evicted:
                 self._database.execute(
                     "INSERT INTO meta (name, value) VALUES (?, ?) "
@@ -253,87 +230,7 @@ class SqliteAnchors(_SqliteTable):
             raise damaged_error(self._database.path, "an anchor", error) from None
 
 
-_SELECT_CONSTRAINTS = (
-    "SELECT id, scope, key, state, updated_at, payload, revoked_by FROM constraints"
-)
-
-
-class SqliteConstraints(_SqliteTable):
-    """See `policyguard.store.protocol.ConstraintStore`."""
-
-    def put(self, record: ConstraintRecord) -> bool:
-        with self._database.transaction():
-            existing = self.get(record.id)
-            if existing is not None and existing.state == REVOKED:
-                return False
-            version = self._next_version()
-            self._database.execute(
-                "INSERT INTO constraints (id, scope, key, state, updated_at, payload, revoked_by, "
-                "version, used) VALUES (?, ?, ?, ?, ?, ?, ?, ?, "
-                "(SELECT ifnull(max(used), 0) + 1 FROM constraints)) "
-                "ON CONFLICT DO UPDATE SET scope = excluded.scope, key = excluded.key, "
-                "state = excluded.state, updated_at = excluded.updated_at, "
-                "payload = excluded.payload, revoked_by = excluded.revoked_by, "
-                "version = excluded.version, used = excluded.used",
-                (*msgspec.structs.astuple(record), version),
-            )
-            if self._evict("constraints", "id"):
-                self._note_removal(version)
-        return True
-
-    def get(self, id: str) -> ConstraintRecord | None:  # noqa: A002 - the protocol's name
-        return next(iter(self._read("WHERE id = ?", id)), None)
-
-    def list(self) -> tuple[ConstraintRecord, ...]:
-        return self._read("ORDER BY id")
-
-    def revoke(self, id: str, *, by: str, at: int) -> ConstraintRecord | None:  # noqa: A002 - as above
-        with self._database.transaction():
-            if self.get(id) is None:
-                return None
-            self._database.execute(
-                "UPDATE constraints SET state = ?, revoked_by = ?, updated_at = ?, version = ? "
-                "WHERE id = ?",
-                (REVOKED, by, at, self._next_version(), id),
-            )
-            return self.get(id)
-
-    def delete(self, id: str) -> None:  # noqa: A002 - as above
-        with self._database.transaction():
-            if self._database.execute("DELETE FROM constraints WHERE id = ? RETURNING id", (id,)):
-                self._note_removal(self._next_version())
-
-    def version(self) -> int:
-        return self._read_meta("version")
-
-    def changes(self, since: int) -> ConstraintChanges:
-        with self._database.transaction(write=False):
-            version = self.version()
-            if since == version:
-                return ConstraintChanges(version, (), is_complete=False)
-            # A later version is another store's: the file was replaced.
-            if since < self._read_meta("floor") or since > version or since <= 0:
-                return ConstraintChanges(version, self.list(), is_complete=True)
-            records = self._read("WHERE version > ? ORDER BY id", since)
-            return ConstraintChanges(version, records, is_complete=False)
-
-    def _read(self, where: str, *values: SqlValue) -> tuple[ConstraintRecord, ...]:
-        rows = self._database.execute(f"{_SELECT_CONSTRAINTS} {where}", values)
-        fields = ConstraintRecord.__struct_fields__
-        return tuple(ConstraintRecord(**dict(zip(fields, row, strict=True))) for row in rows)
-
-    def _next_version(self) -> int:
-        self._database.execute("UPDATE meta SET value = value + 1 WHERE name = 'version'")
-        return self.version()
-
-    def _note_removal(self, version: int) -> None:
-        self._database.execute("UPDATE meta SET value = ? WHERE name = 'floor'", (version,))
-
-    def _read_meta(self, name: str) -> int:
-        return self._database.query_int("SELECT value FROM meta WHERE name = ?", (name,))
-
-
-class SqliteEvidence(_SqliteTable):
+class SqliteEvidence(SqliteTable):
     """See `policyguard.store.protocol.EvidenceStore`."""
 
     def get(self, scope: str, key: str) -> bytes | None:
@@ -350,7 +247,7 @@ class SqliteEvidence(_SqliteTable):
                 "ON CONFLICT DO UPDATE SET payload = excluded.payload, used = excluded.used",
                 (scope, key, payload),
             )
-            self._evict("evidence", "scope, key")
+            self.evict("evidence", "scope, key")
 
     def delete(self, scope: str, key: str) -> None:
         self._database.execute("DELETE FROM evidence WHERE scope = ? AND key = ?", (scope, key))

@@ -181,7 +181,9 @@ def test_async_listener_without_a_loop_is_logged(
 def test_closed_session_without_a_journal_is_opened_again(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY)
-    guard = Guard.load(file, store=MemoryStore(caps=Caps(constraints=9, evidence=9, anchors=9)))
+    guard = Guard.load(
+        file, store=MemoryStore(caps=Caps(constraints=9, grants=9, evidence=9, anchors=9))
+    )
 
     async def main() -> None:
         session = guard.session("s")

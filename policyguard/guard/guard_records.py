@@ -1,0 +1,134 @@
+"""What a guard remembers beyond sessions, to list and revoke: constraints and grants."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from policyguard.engines.fingerprint import Fingerprinter
+from policyguard.guard.clock import SteadyClock
+from policyguard.guard.grant_sync import GrantSync
+from policyguard.guard.guard_state import GuardState
+from policyguard.guard.learning.constraint_sync import ConstraintSync
+from policyguard.guard.open_sessions import OpenSessions
+from policyguard.learned import snapshot as snapshots
+from policyguard.model.constraint import Constraint
+from policyguard.model.errors import ClosedError
+from policyguard.model.grant import Grant
+
+if TYPE_CHECKING:
+    from policyguard.guard.candidate import Candidate
+
+
+class GuardRecords:
+    """The part of `Guard` that lists, revokes and copies what it remembers."""
+
+    _candidate: Candidate | None
+    _constraint_sync: ConstraintSync | None
+    _fingerprinter: Fingerprinter
+    _grant_sync: GrantSync | None
+    _lock: threading.RLock
+    _open_sessions: OpenSessions
+    _state: GuardState
+    _steady_clock: SteadyClock
+    closed: bool
+
+    def constraints(self) -> tuple[Constraint, ...]:
+        """Return the learned constraints that hold, the latest confirmed last.
+
+        They include those of other processes with the same store. `StoreError` if the store cannot
+        be read.
+        """
+        with self._lock:
+            if not self.closed:
+                self._poll_store()
+            return tuple(
+                sorted(
+                    self._state.constraint_set, key=lambda constraint: constraint.confirmed_at or 0
+                )
+            )
+
+    def grants(self) -> tuple[Grant, ...]:
+        """Return the grants that hold, the latest last, those of other processes among them.
+
+        `StoreError` if the store cannot be read.
+        """
+        with self._lock:
+            if not self.closed:
+                self._poll_store()
+            now = self._steady_clock.read()[0]
+            held = self._state.evaluator_state.grants
+            return tuple(grant for grant in held if not grant.is_expired(now))
+
+    def _forget_grants(self, session: str) -> None:
+        """Remove what was granted for a session that has ended. Raises `StoreError`."""
+        held = self._state.evaluator_state.grants
+        for grant in held:
+            if grant.scope == f"session:{session}":
+                held.remove(grant.id)
+                if self._grant_sync is not None:
+                    self._grant_sync.delete(grant.id)
+
+    def _poll_store(self) -> None:
+        """Load what other processes have learned, granted or revoked. Raises `StoreError`."""
+        if self._grant_sync is not None:
+            self._grant_sync.poll()
+        if self._constraint_sync is not None:
+            self._constraint_sync.poll()
+
+    def revoke(self, id: str, *, by: str) -> bool:  # noqa: A002 - the constraint's own word
+        """Revoke a constraint or a grant, for every process with the same store.
+
+        A constraint is not learned again; what a grant allowed is asked about again. Returns
+        whether there was one with this id. `by` names the person who revokes it.
+        `StoreError` if the store cannot be written: then it is not revoked. `ClosedError` if the
+        guard is closed.
+        """
+        with self._lock:
+            if self.closed:
+                raise ClosedError("the guard is closed: load another to revoke anything")
+            self._poll_store()
+            grants = self._state.evaluator_state.grants
+            if grants.get(id) is not None:
+                if self._grant_sync is not None:
+                    self._grant_sync.revoke(id, by=by, at=self._steady_clock.read()[0])
+                grants.remove(id)
+                return True
+            if self._state.constraint_set.get(id) is None:
+                return False
+            if self._constraint_sync is not None:
+                self._constraint_sync.revoke(id, by=by, at=self._steady_clock.read()[0])
+            else:
+                self._state.constraint_set.revoke(id)
+            return True
+
+    def snapshot(self) -> bytes:
+        """Return the learned constraints and their evidence as JSON, for `restore`.
+
+        It contains the key of the fingerprints: keep it as private as the calls' arguments.
+        """
+        with self._lock:
+            return snapshots.encode(self._state.constraint_set, self._fingerprinter.key)
+
+    def restore(self, snapshot: bytes) -> None:
+        """Add the constraints and evidence of another guard's snapshot, before opening sessions.
+
+        What was revoked in either guard stays revoked. A store is updated too, except for
+        revocations of constraints unknown to it, which this guard remembers. `ValueError` for
+        something that is not a snapshot, and if this guard's fingerprints already have another key,
+        since it has a store or open sessions.
+        """
+        with self._lock:
+            decoded = snapshots.decode(snapshot)
+            if decoded.key != self._fingerprinter.key:
+                if self._constraint_sync is not None or self._open_sessions:
+                    raise ValueError(
+                        "this guard's fingerprints have another key; "
+                        "restore into a guard without a store, before its first session"
+                    )
+                self._fingerprinter.rekey(decoded.key)
+                if self._candidate is not None:
+                    self._candidate.rekey(decoded.key)
+            snapshots.restore(self._state.constraint_set, decoded)
+            if self._constraint_sync is not None:
+                self._constraint_sync.restore(decoded, self._steady_clock.read()[0])

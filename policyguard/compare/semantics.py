@@ -37,7 +37,9 @@ FieldPath = tuple[str, ...]
 FieldValues = MappingType[FieldPath, Any]
 """The values of an entry. Missing values are not set."""
 
-_IGNORED_FIELDS = frozenset({"id", "owner", "severity", "docs", "labels", "reason", "examples"})
+_IGNORED_FIELDS = frozenset(
+    {"id", "owner", "severity", "docs", "labels", "reason", "examples", "warn_before"}
+)
 _CEL_FIELDS = frozenset(
     {"when", "unless", "sum", "key", "keys", "failed_when", "scope_key", "count_by"}
 )

@@ -130,6 +130,8 @@ def key_direction(id_: str, field: FieldPath, before: Any, after: Any) -> Direct
     section = id_.partition("/")[0]
     name = field[-1] if field else id_.rpartition("/")[2]
     if section == "exceptions":
+        if name == "until":  # days sort as texts do
+            return "looser" if after > before else "tighter"
         direction = (
             _selector_direction(before, after)
             if name == "rules"

@@ -15,6 +15,7 @@ from policyguard.compiler.build.expressions import compile_expressions
 from policyguard.compiler.check.content_selectors import check_content_selectors
 from policyguard.compiler.check.empty_fields import check_empty_fields
 from policyguard.compiler.check.examples import run_examples
+from policyguard.compiler.check.exceptions import check_exceptions
 from policyguard.compiler.check.ineffective_keys import check_ineffective_keys
 from policyguard.compiler.check.patterns import check_patterns
 from policyguard.compiler.check.placeholders import check_placeholders
@@ -98,6 +99,7 @@ def read_layers(loaded: LoadedLayers, environ: Mapping[str, str]) -> FrontendRes
     for check in (
         check_references,
         check_content_selectors,
+        check_exceptions,
         check_ineffective_keys,
         check_patterns,
         check_placeholders,

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from policyguard.model.decision import EvalError, Violation
+from policyguard.model.decision import EvalError, Violation, Waiver
 from policyguard.model.effect import Effect
 
 ApproverPresence = Literal["absent", "present", "never"]
@@ -25,7 +25,7 @@ class Evaluation(msgspec.Struct, frozen=True):
 
     `runs_unapproved`: the call asks, and its requirements let it run unanswered. `remaining` is
     what remains of the budgets that a refused call would charge; `time_budgets` are those among
-    them whose unit is the second.
+    them whose unit is the second. `waived` are the violations that exceptions have waived.
     """
 
     effect: Effect
@@ -35,11 +35,17 @@ class Evaluation(msgspec.Struct, frozen=True):
     runs_unapproved: bool = False
     remaining: dict[str, float] = {}
     time_budgets: tuple[str, ...] = ()
+    waived: tuple[Waiver, ...] = ()
 
     @property
     def allowed(self) -> bool:
         """Whether the call may run."""
         return self.effect is Effect.ALLOW or self.effect is Effect.ADVISE or self.runs_unapproved
+
+
+def sort_by_strength(found: list[Violation]) -> tuple[Violation, ...]:
+    """Return violations with the strongest effect first."""
+    return tuple(sorted(found, key=lambda violation: violation.effect.strength, reverse=True))
 
 
 ALLOWED = Evaluation(Effect.ALLOW, (), (), ())

@@ -15,21 +15,25 @@ from policyguard.evaluator.activation import ActivationContext
 from policyguard.evaluator.approvals import ApprovalRequirement
 from policyguard.evaluator.attempt import Attempt, CallResult
 from policyguard.evaluator.budgets.budget import CompiledBudget
-from policyguard.evaluator.evaluation import ALLOWED, ApproverPresence, Evaluation, GuardMode
+from policyguard.evaluator.evaluation import (
+    ALLOWED,
+    ApproverPresence,
+    Evaluation,
+    GuardMode,
+    sort_by_strength,
+)
 from policyguard.evaluator.evaluator_state import EvaluatorState
+from policyguard.evaluator.exceptions import ExceptionSet
+from policyguard.evaluator.halts import halt_violations
 from policyguard.evaluator.outcome_classifier import OutcomeClassifier
 from policyguard.evaluator.plan import BoundPlan, ClassCandidates, Plan
 from policyguard.evaluator.session_state import SessionState
-from policyguard.model.decision import Violation
+from policyguard.model.decision import Violation, Waiver
 from policyguard.model.effect import Effect
 from policyguard.model.errors import NonPlainArgumentsError
 from policyguard.model.event import Completed
 from policyguard.model.policy import Bounds
 from policyguard.model.tool_name import full_name_alias
-
-HALTED = "session/halted"
-"""The violation of any call in a session that is halted, or whose ancestor is."""
-
 
 OPAQUE = "arguments/opaque"
 """The id of the error that says that a call cannot be compared with others."""
@@ -62,7 +66,8 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     of other tools. `identify`
     returns a call's identity or raises `ArgumentsError`, `find_likeness` what limits tell it by, if
     that is not its fingerprint; `within_tolerance` compares tolerant
-    numbers. `refusal_limits` are the ids of the limits of that kind.
+    numbers. `refusal_limits` are the ids of the limits of that kind, `exceptions` is None where the
+    policy has none.
     """
 
     name: str
@@ -81,6 +86,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     budgets: dict[str, CompiledBudget]
     approval_requirements: dict[str, ApprovalRequirement]
     refusal_limits: tuple[str, ...]
+    exceptions: ExceptionSet | None
     check_tags: CheckTags
     reads_counts: bool
     reads_changed: bool
@@ -242,7 +248,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     ) -> None:
         """Add the violations of halts, limits and bans."""
         if session.halt_entry or session.parent is not None:
-            found += _halt_violations(session.halted_by())
+            found += halt_violations(session.halted_by())
         state_changes, has_refusals = session.state_changes, session.refused_attempts
         for limit, tracker in bound_plan.limits:
             if not (tracker or limit.always_evaluated):
@@ -269,16 +275,22 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         would: list[Violation],
         presence: ApproverPresence,
     ) -> Evaluation:
-        """Drop what is approved, and take the strongest effect of the rest."""
-        session = attempt.session
+        """Drop what is waived or approved, and take the strongest effect of the rest."""
+        session, exceptions = attempt.session, self.exceptions
+        waived: tuple[Waiver, ...] = ()
+        if exceptions is not None:
+            found, waived = exceptions.waive(attempt, found)
+            would, observed = exceptions.waive(attempt, would)
+            waived += observed
         if session.approvals.received:
             fingerprint, at = attempt.approval_fingerprint, attempt.at
             found = [one for one in found if not self.is_waived(session, fingerprint, one, at)]
         if not found:
-            return Evaluation(Effect.ALLOW, (), tuple(would), attempt.errors)
-        effect = max(found, key=_strength).effect
+            return Evaluation(Effect.ALLOW, (), tuple(would), attempt.errors, waived=waived)
+        ordered = sort_by_strength(found)
+        effect = ordered[0].effect
         if effect < Effect.ASK:
-            return Evaluation(effect, _sort_by_strength(found), tuple(would), attempt.errors)
+            return Evaluation(effect, ordered, tuple(would), attempt.errors, waived=waived)
         unapproved = effect is Effect.ASK and all(
             self._runs_unapproved(session, attempt, violation, presence)
             for violation in found
@@ -289,9 +301,11 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         insists = any(one.effect >= Effect.ASK and one.id not in awaiting for one in found)
         if plan.refusals is not None and streak is not None and insists and not unapproved:
             refusals = plan.refusals.evaluate(streak, attempt)
-            if refusals is not None:
+            if refusals is not None and not (
+                exceptions is not None and exceptions.find(refusals.id, attempt)
+            ):
                 (would if plan.refusals.observe else found).append(refusals)
-        ordered = _sort_by_strength(found)
+        ordered = sort_by_strength(found)
         remaining = {
             budget.id: amount
             for budget in plan.budgets
@@ -306,6 +320,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             unapproved,
             remaining,
             time_budgets,
+            waived,
         )
 
     def is_waived(
@@ -377,24 +392,3 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             if (settled := self.budgets[charge.budget].settle(charge, attempt, outcome)) is not None
         ]
         return CallResult(attempt, event, outcome, tuple(charges))
-
-
-def _sort_by_strength(found: list[Violation]) -> tuple[Violation, ...]:
-    return tuple(sorted(found, key=_strength, reverse=True))
-
-
-def _strength(violation: Violation) -> int:
-    return violation.effect.strength
-
-
-def _halt_violations(entry: str) -> list[Violation]:
-    if not entry:
-        return []
-    halted = Violation(
-        HALTED,
-        Effect.HALT,
-        "halted",
-        f"the run was halted by {entry}",
-        "tell the user what was done and what is left to do",
-    )
-    return [halted]

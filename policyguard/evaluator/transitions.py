@@ -8,8 +8,9 @@ from policyguard.evaluator import unreported
 from policyguard.evaluator.approvals import ApprovalRequest
 from policyguard.evaluator.attempt import UNRECORDED_ARGS, Attempt, CallResult, WindowEntry
 from policyguard.evaluator.budgets.charges import apply_charge, free_slots, refund
-from policyguard.evaluator.evaluator import HALTED, Evaluator
+from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.evaluator_state import EvaluatorState
+from policyguard.evaluator.halts import HALTED
 from policyguard.evaluator.limits.bans import LimitBan
 from policyguard.evaluator.limits.base import LimitChecker
 from policyguard.evaluator.offered_tools import UNKNOWN_TOOL

@@ -114,6 +114,7 @@ class FastCallEmitter(CallEventEmitter):
             or attempt.loose_fingerprint
             or attempt.probes
             or decision.violations
+            or decision.waived
             or not attempt.args
             or not attempt.id.isalnum()
         ):

@@ -62,6 +62,7 @@ def build_decision(
         attempt.timeout_by if timeout is not None else "",
         evaluation.remaining,
         evaluation.time_budgets,
+        evaluation.waived,
     )
 
 
@@ -190,6 +191,7 @@ def _attempt_fields(attempt: Attempt, decision: Decision) -> dict[str, Any]:
         # A plain `str`: an enum would be written though it is the default.
         "effect": decision.effect.value,
         "violations": tuple([violation.id for violation in decision.violations]),
+        "waived": {waiver.violation: waiver.exception for waiver in decision.waived},
     }
 
 

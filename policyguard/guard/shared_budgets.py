@@ -278,7 +278,7 @@ class SharedBudgets:
     ) -> bool:
         """Charge a call to all its quotas or to none. Returns whether it was charged."""
         excess: list[tuple[_OpenQuota, int]] = []
-        if evaluation.violations or evaluation.would:
+        if evaluation.violations or evaluation.would or evaluation.waived:
             excess = [
                 (opened, amount) for opened, amount in charges if self._exceeds(opened, amount, at)
             ]

@@ -32,6 +32,13 @@ class Violation(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     confidence: float | None = None
 
 
+class Waiver(msgspec.Struct, frozen=True):
+    """A violation that an exception of the policy has waived: the ids of both."""
+
+    violation: str
+    exception: str
+
+
 class EvalError(msgspec.Struct, frozen=True):
     """An error in the evaluation of a call.
 
@@ -52,6 +59,7 @@ class Decision(msgspec.Struct, frozen=True):
     (keyed, so meaningless to another guard). `timeout` is how many seconds an allowed call may take
     (None: unlimited), as the entry `timeout_by` says. `left` is what remains of the budgets that a
     refused call would charge, by id, each in its own unit; that of `time_budgets` is the second.
+    `waived` are the violations that exceptions have waived.
     """
 
     id: str
@@ -67,6 +75,7 @@ class Decision(msgspec.Struct, frozen=True):
     timeout_by: str = ""
     left: dict[str, float] = {}
     time_budgets: tuple[str, ...] = ()
+    waived: tuple[Waiver, ...] = ()
 
     def __bool__(self) -> bool:
         return self.allowed

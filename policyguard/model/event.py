@@ -123,7 +123,8 @@ class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
     `likeness` is what limits tell it by, where that is not its fingerprint.
     `keys` holds the keys of limits that compare by another one than the fingerprint, `probes` the
     constraints it tests, `radius` the schedule it is under. `violations` are the entries that fired
-    without refusing it, `effect` the strongest of their effects.
+    without refusing it, `effect` the strongest of their effects. `waived` has, by violation, the
+    exception that waived it.
     """
 
     state_changing: bool = msgspec.field(default=True, name="changing")
@@ -133,13 +134,14 @@ class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
     radius: str = ""
     effect: str = "allow"
     violations: tuple[str, ...] = ()
+    waived: dict[str, str] = {}
 
 
 class Refused(_AttemptEvent, frozen=True, tag="refused"):
     """A call was refused. It counts in no window.
 
-    `keys` as in `Admitted`. `attempt_charges` are those to budgets whose thresholds count attempts,
-    `approval_charges` those to budgets that an approval raises.
+    `keys` and `waived` as in `Admitted`. `attempt_charges` are those to budgets whose thresholds
+    count attempts, `approval_charges` those to budgets that an approval raises.
     """
 
     effect: str = "block"
@@ -147,6 +149,7 @@ class Refused(_AttemptEvent, frozen=True, tag="refused"):
     keys: dict[str, str] = {}
     attempt_charges: tuple[Charge, ...] = msgspec.field(default=(), name="insisted")
     approval_charges: tuple[Charge, ...] = msgspec.field(default=(), name="asks")
+    waived: dict[str, str] = {}
 
 
 class Completed(_Event, frozen=True, tag="completed"):

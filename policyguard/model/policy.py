@@ -287,12 +287,17 @@ class Progress(PolicyStruct, frozen=True, kw_only=True):
 
 
 class Exemption(Entry, frozen=True, kw_only=True):
-    """A dated waiver: until that day `rules` do not apply to calls that `when` matches."""
+    """A dated waiver: until that day `rules` do not apply to calls that `when` matches.
+
+    `rules` are ids of rules, limits and budgets, parts of ids, or globs. `until` is a day of UTC;
+    `warn_before` its end (ns) lint warns.
+    """
 
     id: str
     rules: tuple[str, ...]
     when: str | None = None
     until: str
+    warn_before: int
 
 
 class Journal(PolicyStruct, frozen=True, kw_only=True):

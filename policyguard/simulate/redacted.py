@@ -16,6 +16,7 @@ import msgspec
 
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.entry_paths import Path
+from policyguard.compiler.build.exceptions import find_waived, list_waivable
 from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.evaluator.activation import Activation
 from policyguard.evaluator.plan import Plan
@@ -72,6 +73,7 @@ class PartialEvaluator:
         reads = dict(_entry_reads(compiled.policy, compiled.expressions))
         redacted = {entry for entry, fields in reads.items() if not _reads_kept_fields(fields)}
         self._undecidable = frozenset(redacted.union(_entries_selecting_args(compiled.policy)))
+        self._undecidable |= _waivable_by_args(compiled)
         self._class_readers = _entries_reading(reads, ("call.class", "call.classes"))
         self._changes_read_classes = reads_field(
             compiled.expressions.reads("classify", "state_changing"), "call.classes"
@@ -226,6 +228,18 @@ def _entries_selecting_args(policy: Policy) -> Iterator[str]:
         for index, repeat in enumerate(limits_of(limits, "repeat")):
             if repeat.same == "target":
                 yield limit_id(level, "repeat", index)
+
+
+def _waivable_by_args(compiled: CompiledPolicy) -> frozenset[str]:
+    """Return the entries that an exception waives whose condition reads redacted data."""
+    exceptions, known = compiled.policy.exceptions, list_waivable(compiled.policy)
+    return frozenset(
+        violation_entry(id_)
+        for entry in exceptions
+        if not _reads_kept_fields(compiled.expressions.reads("exceptions", entry.id, "when"))
+        for name in entry.rules
+        for id_ in find_waived(name, known)
+    )
 
 
 def _observed_entries(policy: Policy) -> Iterator[str]:

@@ -60,6 +60,8 @@ def list_entry_ids(policy: Policy) -> Iterator[tuple[str, Path]]:
             yield f"limits/{level}/timeout", (*level_path(level), "timeout")
     for budget in policy.budgets:
         yield f"budgets/{budget.id}", ("budgets", budget.id)
+    for exception in policy.exceptions:
+        yield f"exceptions/{exception.id}", ("exceptions", exception.id)
     for index in range(len(policy.radius)):
         yield radius_id(policy, index), ("radius", index)
     for index, signature in enumerate(policy.signatures):

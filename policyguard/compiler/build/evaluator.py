@@ -76,6 +76,7 @@ def build_evaluator(
         budgets=planner.budgets,
         approval_requirements=planner.approvals(),
         refusal_limits=planner.refusal_limit_ids(),
+        exceptions=planner.exceptions,
         check_tags=build_tag_checker(policy),
         reads_counts=any(".count" in source for source in expressions.sources()),
         reads_changed=reads_field(reads, "outcome.changed"),

@@ -237,6 +237,9 @@ def _list_specs(policy: Policy, environment: CelEnvironment) -> Iterator[Express
             yield ExpressionSpec(("rules", rule.id, "when"), rule.when, before, BOOL)
         if rule.unless is not None:
             yield ExpressionSpec(("rules", rule.id, "unless"), rule.unless, before, BOOL)
+    for exception in policy.exceptions:
+        if exception.when is not None:
+            yield ExpressionSpec(("exceptions", exception.id, "when"), exception.when, before, BOOL)
 
 
 def _to_diagnostic(problem: Problem, spec: ExpressionSpec, merged: MergedPolicy) -> Diagnostic:

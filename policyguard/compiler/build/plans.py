@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from policyguard.compiler.build.content_selectors import ContentSelectors, selects_contents
 from policyguard.compiler.build.entry_paths import Path
+from policyguard.compiler.build.exceptions import build_exceptions
 from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.compiler.build.limits import (
     LIMIT_KINDS,
@@ -50,6 +51,7 @@ class PlanBuilder:
         self.redact = build_redactor(policy)
         self._policy = policy
         self._expressions = expressions
+        self.exceptions = build_exceptions(policy, expressions)
         self._contents = ContentSelectors(policy, expressions)
         limit_builder = LimitBuilder(policy, expressions, digest)
         self._limits = {
@@ -225,6 +227,7 @@ class PlanBuilder:
             digest=self._digest,
             max_charges=self._policy.bounds.window_entries,
             max_keys=self._policy.bounds.budget_keys,
+            exceptions=self.exceptions,
         )
 
     def _build_rule(self, entry: RuleEntry) -> CompiledRule:

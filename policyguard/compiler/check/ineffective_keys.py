@@ -101,6 +101,7 @@ def _descriptive_entries(policy: Policy) -> Iterator[tuple[Path, Entry]]:
         ("params", policy.params),
         ("tags", policy.tags),
         ("patterns", policy.patterns),
+        ("exceptions", {entry.id: entry for entry in policy.exceptions}),
     )
     for section, named in maps:
         yield from (((section, name), entry) for name, entry in named.items())

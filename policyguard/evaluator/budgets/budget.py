@@ -15,6 +15,7 @@ import msgspec
 from policyguard.evaluator.activation import Expression, Selects
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.usage import BudgetUsage, UsageLedger
+from policyguard.evaluator.exceptions import ExceptionSet
 from policyguard.evaluator.limits.escalation import Escalation
 from policyguard.evaluator.messages import MessageTemplate, quote_value
 from policyguard.model.amounts import SCALE, format_duration, to_units
@@ -36,7 +37,7 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     approval or a grant. `scope` is turn, session, agent, user, project or global; of the further
     `keys` of `per` only a `digest` is kept. `selects` are the selectors on what a call says.
     `is_owned_by` says whether agents of a name own it. `max_charges` caps the charges kept for a
-    window, `max_keys` the keys.
+    window, `max_keys` the keys. `exceptions` may waive it, and then stop no call when time is over.
     """
 
     id: str
@@ -62,6 +63,7 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     digest: Callable[[str], str]
     max_charges: int
     max_keys: int
+    exceptions: ExceptionSet | None = None
 
     @property
     def extension(self) -> float:
@@ -184,7 +186,8 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         count = used
         if self.kind == "time":
             exceeded = used >= limit
-            if not exceeded and not self.observe and self.escalation.effect >= Effect.BLOCK:
+            stops = self.escalation.effect >= Effect.BLOCK and not self.observe
+            if stops and not exceeded and not self._is_waived(attempt):
                 attempt.cap_timeout(limit - used, self.id)
         elif self.post_paid:
             exceeded = used + amount > limit or used >= limit
@@ -206,6 +209,9 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return self._violation(
             attempt, used, limit, effect, retry_after=retry_after, exceeded=exceeded
         )
+
+    def _is_waived(self, attempt: Attempt) -> bool:
+        return self.exceptions is not None and bool(self.exceptions.find(self.id, attempt))
 
     def _used_amount(
         self, usage: BudgetUsage | None, owner: SessionState, attempt: Attempt

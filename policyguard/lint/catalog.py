@@ -100,6 +100,10 @@ LOAD_PAGES: dict[str, str] = {
     ),
     "reference/duplicate-id": "Two entries of one list have the same id.",
     "reference/no-effect": "This key has no effect here. Remove it, or add what the message names.",
+    "reference/locked": (
+        "A layer below has locked this entry, or an entry that relies on it: no later layer may "
+        "override, disable, except or loosen it. `docs/policy-language.md` lists what that means."
+    ),
     "reference/list": "A list is required here, but `$name` is not a list.",
     "reference/list-cycle": "Lists contain each other in a cycle.",
     "reference/mixed-list": "All items of a list must have the same type.",

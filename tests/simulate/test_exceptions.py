@@ -1,4 +1,4 @@
-"""Exceptions in a replay: when a call was made decides, and where that is unknown, so is the call."""
+"""Exceptions in a replay: when a call was made decides; where that is unknown, so is the call."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from policyguard.simulate import Replay, ReportSize, load
+from policyguard.traces import Reader
 
 from .recording import lines, policy, write
-from policyguard.traces import Reader
 
 TEXT = """\
 rules: {no-push: {tools: [push], when: "true"}}

@@ -135,7 +135,6 @@ _TOP_HINTS = {
 """What to write instead of sections of other tools."""
 _TIMES = {"second": "1s", "minute": "1m", "hour": "1h", "day": "1d", "week": "7d", "month": "30d"}
 _WORKAROUNDS = {
-    "locked": "until then `lint` reports what a layer weakens",
     "marks": "until then the host can set a tag, which conditions read as `tags.…`",
     "result_rules": "until then the host must filter results",
 }

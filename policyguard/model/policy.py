@@ -40,10 +40,22 @@ class Approval(PolicyStruct, frozen=True, kw_only=True):
     otherwise: Literal["block", "allow"]
 
 
+class Case(SelectiveEntry, frozen=True, kw_only=True):
+    """One case of a rule. `on_error` is the effect if its CEL fails."""
+
+    unless: str | None = None
+    effect: Effect
+    on_error: Effect
+    message: str | None = None
+    instead: str | None = None
+    examples: Examples = Examples()
+
+
 class Rule(SelectiveEntry, frozen=True, kw_only=True):
     """A rule on calls: it matches if every selector and `when` match, and `unless` does not.
 
-    `on_error` is the effect if its CEL fails; never `halt`.
+    `on_error` is the effect if its CEL fails; never `halt`. Where there are `cases`, the first that
+    matches decides, else `otherwise`; `effect` is then the strongest of theirs.
     """
 
     id: str
@@ -53,6 +65,8 @@ class Rule(SelectiveEntry, frozen=True, kw_only=True):
     message: str | None = None
     instead: str | None = None
     approval: Approval | None = None
+    cases: tuple[Case, ...] = ()
+    otherwise: Effect = Effect.ALLOW
     examples: Examples = Examples()
 
 

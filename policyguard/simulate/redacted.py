@@ -17,7 +17,7 @@ import msgspec
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.entry_paths import Path
 from policyguard.compiler.build.exceptions import find_waived, list_waivable
-from policyguard.compiler.build.expressions import Expressions, reads_field
+from policyguard.compiler.build.expressions import Expressions, reads_field, rule_reads
 from policyguard.evaluator.activation import Activation
 from policyguard.evaluator.plan import Plan
 from policyguard.journal.redaction import FINGERPRINT_MARK
@@ -182,6 +182,8 @@ def violation_entry(violation: str) -> str:
     kind = violation.partition("/")[0]
     if kind == "limits":  # violations of `polling` name one of its two parts
         return violation.removesuffix("/cooldown").removesuffix("/unchanged")
+    if kind == "rules":  # violations of a rule with cases name one of them
+        return "/".join(violation.split("/")[:2])
     return {"constraints": "learn", "radius": "radius"}.get(kind, violation)
 
 
@@ -195,7 +197,7 @@ def _entry_reads(policy: Policy, expressions: Expressions) -> Iterator[tuple[str
     """Yield the id of each entry, and the fields it reads."""
     for rule in policy.rules:
         # Messages do not count: they show arguments, but decide nothing.
-        yield f"rules/{rule.id}", _union_reads(expressions, ("rules", rule.id), ("when", "unless"))
+        yield f"rules/{rule.id}", rule_reads(expressions, rule)
     for budget in policy.budgets:
         path = ("budgets", budget.id)
         keys = [("per", number + 1) for number in range(len(budget.per.keys))]
@@ -224,6 +226,7 @@ def _entries_selecting_args(policy: Policy) -> Iterator[str]:
     """Yield the ids of entries that read arguments without an expression."""
     for kind, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
         yield from (f"{kind}/{entry.id}" for entry in entries if _selects_args(entry))
+    yield from (f"rules/{rule.id}" for rule in policy.rules if any(map(_selects_args, rule.cases)))
     for level, limits in policy.limits.items():
         for index, repeat in enumerate(limits_of(limits, "repeat")):
             if repeat.same == "target":

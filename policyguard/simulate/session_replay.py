@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import compress
+from operator import not_
 from typing import NamedTuple
 
 from policyguard.compiler.build.entry_paths import learn_id
@@ -226,8 +228,9 @@ class SessionReplay:
         violations, observed = decision.violations, decision.would
         if self.guard.observe:  # everything is in `would`: tell apart what the policy observes
             observe_only = self._get_partial_evaluator().observe_only
-            violations = tuple(found for found in decision.would if found.id not in observe_only)
-            observed = tuple(found for found in decision.would if found.id in observe_only)
+            is_observed = [violation_entry(found.id) in observe_only for found in decision.would]
+            violations = tuple(compress(decision.would, map(not_, is_observed)))
+            observed = tuple(compress(decision.would, is_observed))
         uncertain: frozenset[str] = frozenset()
         errors: Iterable[EvalError] = decision.errors
         is_open = False

@@ -72,9 +72,12 @@ def compare_decision(
 
 
 def matches_id(part: str, id_: str) -> bool:
-    """Return whether `part` is the entry id `id_` or its last part."""
+    """Return whether `part` is the entry id `id_`, its last part, or the rule of a case."""
     if part == _LEARNED:
         return id_.startswith(f"{_LEARNED}/")
+    section, _, name = id_.partition("/")
+    if section == "rules" and "/" in name and matches_id(part, f"rules/{name.partition('/')[0]}"):
+        return True
     return id_ == part or id_.endswith(f"/{part}")
 
 

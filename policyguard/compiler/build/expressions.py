@@ -27,13 +27,13 @@ from policyguard.cel import compile as compile_cel
 from policyguard.cel.program import compile_prefilter
 from policyguard.cel.syntax.ast import Constant, Expr, TextSpan
 from policyguard.compiler.build.cel_env import CelEnvironment
-from policyguard.compiler.build.entry_paths import Path, learn_sections, limit_path
+from policyguard.compiler.build.entry_paths import Path, learn_sections, limit_path, rule_parts
 from policyguard.compiler.load import language_version
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.evaluator.activation import Activation, Expression, Prefilter
 from policyguard.model.diagnostic import Diagnostic
 from policyguard.model.limits import limits_of
-from policyguard.model.policy import Policy
+from policyguard.model.policy import Policy, Rule
 
 if TYPE_CHECKING:
     from policyguard.compiler.merge.layers import MergedPolicy
@@ -173,6 +173,15 @@ def restore_expressions(policy: Policy, outlines: Mapping[str, ParsedExpression]
     return Expressions(programs, environment)
 
 
+def rule_reads(expressions: Expressions, rule: Rule) -> frozenset[str]:
+    """Return the dotted fields that the conditions of a rule and its cases read."""
+    own: Path = ("rules", rule.id)
+    paths = [own, *((*own, "cases", index) for index in range(len(rule.cases)))]
+    return frozenset[str]().union(
+        *(expressions.reads(*path, key) for path in paths for key in ("when", "unless"))
+    )
+
+
 def reads_field(reads: frozenset[str], field: str) -> bool:
     """Return whether one of the dotted fields is `field`, or lies inside or around it."""
     return any(
@@ -232,11 +241,11 @@ def _list_specs(policy: Policy, environment: CelEnvironment) -> Iterator[Express
     for index, radius in enumerate(policy.radius):
         if radius.when is not None:
             yield ExpressionSpec(("radius", index, "when"), radius.when, before, BOOL)
-    for rule in policy.rules:
-        if rule.when is not None:
-            yield ExpressionSpec(("rules", rule.id, "when"), rule.when, before, BOOL)
-        if rule.unless is not None:
-            yield ExpressionSpec(("rules", rule.id, "unless"), rule.unless, before, BOOL)
+    for path, part in rule_parts(policy):
+        if part.when is not None:
+            yield ExpressionSpec((*path, "when"), part.when, before, BOOL)
+        if part.unless is not None:
+            yield ExpressionSpec((*path, "unless"), part.unless, before, BOOL)
     for exception in policy.exceptions:
         if exception.when is not None:
             yield ExpressionSpec(("exceptions", exception.id, "when"), exception.when, before, BOOL)

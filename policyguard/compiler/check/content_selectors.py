@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from policyguard.compiler.build.entry_paths import call_entries
 from policyguard.compiler.build.host_selector import read_host_pattern
 from policyguard.compiler.build.path_selector import check_path_glob
 from policyguard.compiler.build.selectors import compile_glob
@@ -40,16 +41,14 @@ def check_content_selectors(policy: Policy, merged: MergedPolicy) -> Iterator[Di
 
 
 def _iter_selectors(policy: Policy) -> Iterator[tuple[Path, str, Selector]]:
-    for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
-        for entry in entries:
-            for key in ("commands", "paths", "hosts", "finds"):
-                selector = getattr(entry, key)
-                if selector is not None:
-                    yield (section, entry.id), key, selector
+    for path, entry in call_entries(policy):
+        for key in ("commands", "paths", "hosts", "finds"):
+            selector = getattr(entry, key)
+            if selector is not None:
+                yield path, key, selector
     for index, one in enumerate(policy.classify.classes):
         if one.commands is not None:
-            path = ("classify", "classes", index)
-            yield path, "commands", Selector(items=one.commands)
+            yield ("classify", "classes", index), "commands", Selector(items=one.commands)
 
 
 def _check_name(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 
-from policyguard.compiler.build.entry_paths import learn_sections, level_path
+from policyguard.compiler.build.entry_paths import call_entries, learn_sections, level_path
 from policyguard.compiler.build.learning import check_learning
 from policyguard.compiler.build.limits import LIMIT_KINDS
 from policyguard.compiler.build.radius import check_radius
@@ -56,9 +56,8 @@ def _check_classes(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]
 
 def _class_references(policy: Policy) -> Iterator[tuple[Path, str]]:
     """Yield every reference to a class, with its path."""
-    for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
-        for entry in entries:
-            yield from _selector_items(entry, (section, entry.id, "classes"))
+    for path, entry in call_entries(policy):
+        yield from _selector_items(entry, (*path, "classes"))
     for level in policy.limits:
         group, _, name = level.partition(":")
         if group == "classes":

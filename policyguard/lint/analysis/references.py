@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from policyguard.cel.syntax.ast import Constant, Expr, iter_children
-from policyguard.compiler.build.entry_paths import learn_sections
+from policyguard.compiler.build.entry_paths import call_entries, learn_sections
 from policyguard.compiler.build.expressions import reads_field
 from policyguard.compiler.build.selectors import compile_glob
 from policyguard.engines.yaml_tree import MappingNode, ScalarNode
@@ -39,7 +39,7 @@ def referenced_classes(context: LintContext) -> set[str] | None:
     """Return the names and globs of the classes in use, or None if all classes are."""
     policy = context.policy
     used: set[str] = set()
-    for entry in (*policy.rules, *policy.budgets, *policy.result_rules):
+    for entry in (*(entry for _, entry in call_entries(policy)), *policy.result_rules):
         used |= set(entry.classes.items if entry.classes is not None else ())
     used |= {level.partition(":")[2] for level in policy.limits if level.startswith("classes:")}
     for learn, _ in learn_sections(policy):

@@ -36,6 +36,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from policyguard.compiler.build.entry_paths import call_entries
 from policyguard.compiler.build.selectors import split_words
 from policyguard.engines.yaml_tree import Path
 from policyguard.lint.analysis.compared_names import (
@@ -157,15 +158,13 @@ def _selector_names(context: LintContext) -> Iterator[tuple[Path, str]]:
 
 
 def _selected(context: LintContext, keys: tuple[str, ...]) -> Iterator[tuple[Path, str]]:
-    """Yield each item of these selectors of rules and budgets, with its path."""
-    policy = context.policy
-    for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
-        for entry in entries:
-            for key in keys:
-                selector = getattr(entry, key)
-                for index, item in enumerate(selector.items if selector is not None else ()):
-                    inside = ("outside", index) if selector.outside else (index,)
-                    yield (section, entry.id, key, *inside), item
+    """Yield each item of these selectors of rules, their cases and budgets, with its path."""
+    for path, entry in call_entries(context.policy):
+        for key in keys:
+            selector = getattr(entry, key)
+            for index, item in enumerate(selector.items if selector is not None else ()):
+                inside = ("outside", index) if selector.outside else (index,)
+                yield (*path, key, *inside), item
 
 
 def _explain_text(name: str, field: str) -> tuple[str, str] | None:

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from policyguard.compiler.build import tag_types
+from policyguard.compiler.build.entry_paths import call_entries
 from policyguard.compiler.build.selectors import compile_own_name_selector, compile_selector
 from policyguard.engines.yaml_tree import Path
 from policyguard.lint.analysis.references import is_glob
@@ -31,10 +32,8 @@ from policyguard.model.tool_name import parse_tool_name
 
 def check(context: LintContext) -> Iterator[Finding]:
     """Report entries whose selectors exclude each other."""
-    policy = context.policy
-    for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
-        for entry in entries:
-            yield from _check_entry(context, (section, entry.id), entry)
+    for path, entry in call_entries(context.policy):
+        yield from _check_entry(context, path, entry)
 
 
 def _check_entry(context: LintContext, path: Path, entry: SelectiveEntry) -> Iterator[Finding]:

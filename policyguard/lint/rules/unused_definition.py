@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from policyguard.compiler.build.entry_paths import call_entries
 from policyguard.lint.analysis.references import (
     is_field_read,
     matches_any,
@@ -36,7 +37,7 @@ def check(context: LintContext) -> Iterator[Finding]:
         for name in names:
             if name not in substituted and not is_field_read(context, f"{section}.{name}"):
                 yield _report(context, section, name)
-    entries = (*policy.rules, *policy.budgets, *policy.result_rules)
+    entries = (*(entry for _, entry in call_entries(policy)), *policy.result_rules)
     selectors = [entry.finds for entry in entries if entry.finds is not None]
     used = {item for selector in selectors for item in selector.items}
     used |= {*policy.journal.redact, *string_constants(context)}

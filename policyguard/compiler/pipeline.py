@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from policyguard.compiler.build.expressions import compile_expressions
+from policyguard.compiler.check.budgets import check_budgets
 from policyguard.compiler.check.content_selectors import check_content_selectors
 from policyguard.compiler.check.empty_fields import check_empty_fields
 from policyguard.compiler.check.examples import run_examples
@@ -99,6 +100,7 @@ def read_layers(loaded: LoadedLayers, environ: Mapping[str, str]) -> FrontendRes
     for check in (
         check_references,
         check_content_selectors,
+        check_budgets,
         check_exceptions,
         check_ineffective_keys,
         check_patterns,

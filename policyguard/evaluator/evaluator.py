@@ -67,7 +67,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     returns a call's identity or raises `ArgumentsError`, `find_likeness` what limits tell it by, if
     that is not its fingerprint; `within_tolerance` compares tolerant
     numbers. `refusal_limits` are the ids of the limits of that kind, `exceptions` is None where the
-    policy has none.
+    policy has none. With `refuses_batches` a refused call refuses the rest of its batch.
     """
 
     name: str
@@ -87,6 +87,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     approval_requirements: dict[str, ApprovalRequirement]
     refusal_limits: tuple[str, ...]
     exceptions: ExceptionSet | None
+    refuses_batches: bool
     check_tags: CheckTags
     reads_counts: bool
     reads_changed: bool
@@ -249,6 +250,8 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         """Add the violations of halts, limits and bans."""
         if session.halt_entry or session.parent is not None:
             found += halt_violations(session.halted_by())
+        if session.refused_batches:
+            found += session.refused_batches.violations(attempt)
         state_changes, has_refusals = session.state_changes, session.refused_attempts
         for limit, tracker in bound_plan.limits:
             if not (tracker or limit.always_evaluated):

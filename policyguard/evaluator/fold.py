@@ -146,10 +146,12 @@ def start_turn(
     session.refused_attempts.clear()
     transitions.reset_refusals(evaluator, session)
     session.halt_entry = ""
+    session.refused_batches.clear()
     session.refresh_fast_path()
-    for budget, key in session.turn_usage_keys:
-        state.ledger.remove(budget, key)
-    session.turn_usage_keys.clear()
+    for owned in (session.turn_usage_keys, session.batch_usage_keys):
+        for budget, key in owned:
+            state.ledger.remove(budget, key)
+        owned.clear()
 
 
 def spend(evaluator: Evaluator, state: EvaluatorState, session: SessionState, event: Spent) -> None:
@@ -208,7 +210,7 @@ def close(
 ) -> None:
     """End a session: abandon its calls, and forget what was counted for it alone."""
     unreported.abandon_calls(evaluator, state, session, event.at)
-    for budget, key in session.usage_keys | session.turn_usage_keys:
+    for budget, key in session.usage_keys | session.turn_usage_keys | session.batch_usage_keys:
         state.ledger.remove(budget, key)
     state.sessions.pop(session.id, None)
     state.hooks.on_ended(session)

@@ -30,7 +30,7 @@ from policyguard.model.event import Charge, Granted, Spent
 from policyguard.store.errors import StoreError
 from policyguard.store.protocol import Quota, QuotaKey, QuotaSpec, QuotaStore
 
-_LOCAL_SCOPES = ("turn", "session")
+_LOCAL_SCOPES = ("batch", "turn", "session")
 """Scopes that belong to one session."""
 
 

@@ -145,6 +145,10 @@ LOAD_PAGES: dict[str, str] = {
     "reference/unreachable": (
         "`max` exceeds the window, so the limit never fires. Raise `window` or lower `max`."
     ),
+    "reference/budget": (
+        "The keys of this budget do not go together: it could not be counted as they say. The "
+        "message names what can."
+    ),
     "reference/bounds": (
         "A window (or `longest` times `max` of a cycle) exceeds `bounds.window_entries`. Shorten "
         "it, or raise the bound."

@@ -213,11 +213,12 @@ class Released(_Event, frozen=True, tag="released"):
 
 
 class Spent(_Event, frozen=True, tag="spent"):
-    """Tokens and cost that the model used between calls."""
+    """Tokens and cost that the model used between calls, and how often it was called."""
 
     tokens: int = 0
     cost: float = 0.0
     charges: tuple[Charge, ...] = ()
+    model_calls: int = 0
 
 
 class Granted(_Event, frozen=True, tag="granted"):

@@ -365,6 +365,7 @@ class Policy(PolicyStruct, frozen=True, kw_only=True):
     mode: Mode
     locked: bool = False
     on_internal_error: Literal["block", "allow"]
+    batch: Literal["each", "all_or_none"]
     schemas: str | None = None
     params: dict[str, Param] = msgspec.field(default_factory=dict)
     tags: dict[str, Tag] = msgspec.field(default_factory=dict)

@@ -201,7 +201,7 @@ def _entry_reads(policy: Policy, expressions: Expressions) -> Iterator[tuple[str
     for budget in policy.budgets:
         path = ("budgets", budget.id)
         keys = [("per", number + 1) for number in range(len(budget.per.keys))]
-        reads = _union_reads(expressions, path, ("when", "sum"))
+        reads = _union_reads(expressions, path, ("when", "sum", "distinct"))
         yield (
             f"budgets/{budget.id}",
             reads.union(*(expressions.reads(*path, *key) for key in keys)),

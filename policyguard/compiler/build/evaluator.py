@@ -77,6 +77,7 @@ def build_evaluator(
         approval_requirements=planner.approvals(),
         refusal_limits=planner.refusal_limit_ids(),
         exceptions=planner.exceptions,
+        refuses_batches=policy.batch == "all_or_none",
         check_tags=build_tag_checker(policy),
         reads_counts=any(".count" in source for source in expressions.sources()),
         reads_changed=reads_field(reads, "outcome.changed"),

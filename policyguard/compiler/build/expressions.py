@@ -226,11 +226,15 @@ def _list_specs(policy: Policy, environment: CelEnvironment) -> Iterator[Express
     for budget in policy.budgets:
         if budget.when is not None:
             # These count from the start of the call.
-            begins = budget.concurrent is not None or budget.time is not None
+            kinds = (budget.concurrent, budget.time, budget.distinct)
+            begins = any(kind is not None for kind in kinds)
             declarations = before if begins else after
             yield ExpressionSpec(("budgets", budget.id, "when"), budget.when, declarations, BOOL)
         if budget.sum is not None:
             yield ExpressionSpec(("budgets", budget.id, "sum"), budget.sum, after, NUMBER)
+        if budget.distinct is not None:
+            path = ("budgets", budget.id, "distinct")
+            yield ExpressionSpec(path, budget.distinct, before, DYN)
         for index, key in enumerate(budget.per.keys):
             yield ExpressionSpec(("budgets", budget.id, "per", index + 1), key, before, STRING)
     for learn, path in learn_sections(policy):
@@ -274,7 +278,7 @@ def _hint(problem: Problem, spec: ExpressionSpec) -> str | None:
     if problem.code == "undeclared-reference" and "`outcome`" in problem.message:
         early = f"`{spec.path[0]}` is"
         if spec.path[0] == "budgets":
-            early = "`per`, and `when` beside `concurrent` or `time`, are"
+            early = "`per` and `distinct`, and `when` beside `concurrent` or `time`, are"
         return f"{early} evaluated before the call, which has no outcome yet"
     return None
 

@@ -220,13 +220,22 @@ class PlanBuilder:
         path: Path = ("budgets", entry.id)
         kind, limit = next(
             (kind, getattr(entry, kind))
-            for kind in ("calls", "tokens", "cost", "time", "concurrent", "sum")
+            for kind in (
+                "calls",
+                "tokens",
+                "cost",
+                "time",
+                "concurrent",
+                "model_calls",
+                "sum",
+                "distinct",
+            )
             if getattr(entry, kind) is not None
         )
-        if kind == "sum":
+        if kind in ("sum", "distinct"):
             limit = entry.max or 0
         when = self._expressions.reads(*path, "when")
-        total = self._expressions.reads(*path, "sum")
+        total = self._expressions.reads(*path, "sum") | self._expressions.reads(*path, "distinct")
         unit = 1 if kind == "time" else SCALE
         return CompiledBudget(
             id=f"budgets/{entry.id}",
@@ -243,7 +252,9 @@ class PlanBuilder:
             when=self._expressions.get(*path, "when"),
             when_post_paid=reads_field(when, "outcome"),
             sum=self._expressions.get(*path, "sum"),
-            post_paid=kind in ("tokens", "cost") or reads_field(when | total, "outcome"),
+            distinct=self._expressions.get(*path, "distinct"),
+            post_paid=kind in ("tokens", "cost", "model_calls")
+            or reads_field(when | total, "outcome"),
             is_owned_by=compile_selector(entry.agents),
             selective=any((entry.tools, entry.servers, entry.classes, entry.when, entry.per.keys))
             or selects_contents(entry),

@@ -2,7 +2,7 @@
 
 A layer with `locked: true` locks every value that it gives, an entry with it only itself. What a
 locked entry refers to (params, lists, patterns, tags, what the policy says of commands) is locked
-with it, as it is below the lock: whoever changes that, changes the entry.
+with it, as it is below the lock: a change of it changes the entry.
 """
 
 from __future__ import annotations

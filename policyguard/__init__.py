@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from policyguard.guard.approver import Approver
     from policyguard.guard.guard import Guard
     from policyguard.guard.listeners import Listener
-    from policyguard.guard.session import Progress, Session
+    from policyguard.guard.session import Session
+    from policyguard.guard.session_status import Progress
     from policyguard.journal.errors import AlteredError, JournalError
     from policyguard.model.constraint import Constraint, Observation
     from policyguard.model.decision import Decision, EvalError, Violation
@@ -88,7 +89,7 @@ _MODULES = {
     "Outcome": "policyguard.model.outcome",
     "PolicyError": "policyguard.model.diagnostic",
     "PolicyguardError": "policyguard.model.errors",
-    "Progress": "policyguard.guard.session",
+    "Progress": "policyguard.guard.session_status",
     "Recorded": "policyguard.model.outcome",
     "Refused": "policyguard.model.event",
     "Released": "policyguard.model.event",

@@ -94,7 +94,7 @@ def compare_layers(
 
 
 def _merge(step: LayerStep) -> MappingNode:
-    return merge_layer(step.inherited, step.layer)[0]
+    return merge_layer(step.inherited, step.layer, step.pinned)[0]
 
 
 def _read_side(

@@ -37,9 +37,11 @@ FieldPath = tuple[str, ...]
 FieldValues = MappingType[FieldPath, Any]
 """The values of an entry. Missing values are not set."""
 
-_IGNORED_FIELDS = frozenset({"id", "owner", "severity", "docs", "labels", "reason", "examples"})
+_IGNORED_FIELDS = frozenset(
+    {"id", "owner", "severity", "docs", "labels", "reason", "examples", "warn_before"}
+)
 _CEL_FIELDS = frozenset(
-    {"when", "unless", "sum", "key", "keys", "failed_when", "scope_key", "count_by"}
+    {"when", "unless", "sum", "distinct", "key", "keys", "failed_when", "scope_key", "count_by"}
 )
 _ORDERED_FIELDS = frozenset({"schedule", "arguments", "keys"})
 """Lists whose order matters."""
@@ -139,7 +141,7 @@ def _referenced_params(node: Node) -> frozenset[str]:
 def _read_entries(
     policy: Policy, merged: MergedPolicy, trees: Iterable[Expr]
 ) -> Iterator[tuple[str, EntrySemantics]]:
-    for key in ("mode", "on_internal_error", "locked"):
+    for key in ("mode", "on_internal_error", "locked", "batch"):
         yield key, EntrySemantics((key,), {(): getattr(policy, key)})
     for name, param in policy.params.items():
         entry = _read_entry(("params", name), msgspec.structs.replace(param, value=""))

@@ -25,6 +25,7 @@ _STRICTER_WHEN_SMALLER = frozenset(
         "cost",
         "time",
         "concurrent",
+        "model_calls",
         "advise_at",
         "ask_at",
         "halt_at",
@@ -45,8 +46,9 @@ _SCALES: dict[str, tuple[Any, ...]] = {
     "effect": ("allow", "advise", "ask", "block", "halt"),
     "on_error": ("allow", "advise", "ask", "block"),
     "on_internal_error": ("allow", "block"),
-    "otherwise": ("allow", "block"),
+    "otherwise": ("allow", "advise", "ask", "block", "halt"),
     "mode": ("observe", "enforce"),
+    "batch": ("each", "all_or_none"),
     "per": ("turn", "session"),
     "same": ("call_and_result", "call"),
     "refuse": ("call", "tool"),
@@ -67,6 +69,7 @@ _COMPARABLE_SECTIONS = frozenset(
         "bounds",
         "mode",
         "locked",
+        "batch",
         "on_internal_error",
     }
 )
@@ -130,6 +133,8 @@ def key_direction(id_: str, field: FieldPath, before: Any, after: Any) -> Direct
     section = id_.partition("/")[0]
     name = field[-1] if field else id_.rpartition("/")[2]
     if section == "exceptions":
+        if name == "until":  # days sort as texts do
+            return "looser" if after > before else "tighter"
         direction = (
             _selector_direction(before, after)
             if name == "rules"

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from policyguard.compiler.build.expressions import compile_expressions
+from policyguard.compiler.check.budgets import check_budgets
 from policyguard.compiler.check.content_selectors import check_content_selectors
 from policyguard.compiler.check.empty_fields import check_empty_fields
 from policyguard.compiler.check.examples import run_examples
+from policyguard.compiler.check.exceptions import check_exceptions
 from policyguard.compiler.check.ineffective_keys import check_ineffective_keys
 from policyguard.compiler.check.marks import check_mark_uses, check_marks
 from policyguard.compiler.check.patterns import check_patterns
@@ -99,6 +101,8 @@ def read_layers(loaded: LoadedLayers, environ: Mapping[str, str]) -> FrontendRes
     for check in (
         check_references,
         check_content_selectors,
+        check_budgets,
+        check_exceptions,
         check_ineffective_keys,
         check_patterns,
         check_placeholders,

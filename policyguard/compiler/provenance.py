@@ -8,6 +8,7 @@ from dataclasses import replace
 from policyguard.compiler.inputs import PACK_PREFIX
 from policyguard.compiler.load.loader import Layer
 from policyguard.compiler.merge.layers import MergedPolicy
+from policyguard.compiler.merge.locks import Locks
 from policyguard.compiler.merge.merger import FIRST_MATCH_LISTS, is_merged_by_key
 from policyguard.engines.yaml_tree import MappingNode, Node, ScalarNode, SequenceNode
 from policyguard.model.policy import Policy
@@ -26,7 +27,7 @@ def collect_provenance(
             values.setdefault(_value_identity(path, node), []).append(node)
     disabled = ((key, reason) for layer in layers for key, reason in _disabled_entries(layer.root))
     return AnnotatedPolicy(
-        sections=_describe_section(merged.tree, (), values, policy),
+        sections=_describe_section(merged.tree, (), values, policy, merged.locks),
         disabled=tuple((key.text, _to_shown(reason)) for key, reason in disabled),
     )
 
@@ -62,24 +63,32 @@ def _is_own(node: AnnotatedValue) -> bool:
 
 
 def _describe_section(
-    node: MappingNode, path: KeyPath, values: dict[object, list[Node]], policy: Policy
+    node: MappingNode,
+    path: KeyPath,
+    values: dict[object, list[Node]],
+    policy: Policy,
+    locks: Locks,
 ) -> AnnotatedValue:
     """Annotate a map that merges key by key."""
 
     def annotate(value: Node, inner: KeyPath) -> AnnotatedValue:
         if isinstance(value, MappingNode) and is_merged_by_key(inner):
-            return _describe_section(value, inner, values, policy)
+            return _describe_section(value, inner, values, policy, locks)
         if isinstance(value, SequenceNode) and inner in FIRST_MATCH_LISTS:
-            items = [_describe_value(item, inner, values, policy) for item in value.items]
+            items = [_describe_value(item, inner, values, policy, locks) for item in value.items]
             return replace(_to_shown(value), value=items)
-        return _describe_value(value, inner, values, policy)
+        return _describe_value(value, inner, values, policy, locks)
 
     found = {key.text: annotate(value, (*path, key.text)) for key, value in node.entries}
     return replace(_to_shown(node), value=found)
 
 
 def _describe_value(
-    node: Node, path: KeyPath, values: dict[object, list[Node]], policy: Policy
+    node: Node,
+    path: KeyPath,
+    values: dict[object, list[Node]],
+    policy: Policy,
+    locks: Locks,
 ) -> AnnotatedValue:
     """Annotate a value that layers replace as a whole."""
     identity = _value_identity(path, node)
@@ -89,8 +98,16 @@ def _describe_value(
         if _location(other) != _location(node)
     ]
     return replace(
-        _to_shown(node), overridden=tuple(reversed(others)), note=_param_note(path, policy)
+        _to_shown(node),
+        overridden=tuple(reversed(others)),
+        note=_param_note(path, policy) or _lock_note(path, locks),
     )
+
+
+def _lock_note(path: KeyPath, locks: Locks) -> str:
+    """Return a note on a value that later layers may not change."""
+    lock = locks.get(path)
+    return f"locked at {lock.place}" if lock is not None and not lock.user else ""
 
 
 def _param_note(path: KeyPath, policy: Policy) -> str:

@@ -17,7 +17,11 @@ def find_disabled_tools(evaluator: Evaluator, session: SessionState) -> dict[str
     bans = ((name, _find_ban(evaluator, session.agent, name)) for name in offered)
     disabled = {name: f"{entry} refuses every call" for name, entry in bans if entry is not None}
     for ban in session.bans.active.values():
-        if ban.limit.refuse_tool and not ban.limit.observe:
+        if (
+            ban.limit.refuse_tool
+            and not ban.limit.observe
+            and _unwaivable(evaluator, (ban.limit.id,))
+        ):
             disabled[ban.tool] = f"{ban.text} ({ban.limit.id}, {ban.duration_text})"
     return disabled
 
@@ -28,8 +32,16 @@ def _find_ban(evaluator: Evaluator, agent: str, name: str) -> str | None:
     alias = full_name_alias(tool, server, host_tool)
     found: tuple[str, ...] | None = None
     for classes in evaluator.candidates(tool, server, alias).extremes():
-        bans = evaluator.plan(tool, server, agent, classes, alias).find_bans()
+        bans = _unwaivable(
+            evaluator, evaluator.plan(tool, server, agent, classes, alias).find_bans()
+        )
         found = bans if found is None else tuple(id_ for id_ in found if id_ in bans)
         if not found:
             return None
     return found[0] if found else None
+
+
+def _unwaivable(evaluator: Evaluator, ids: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the entries that no exception may waive for some call."""
+    exceptions = evaluator.exceptions
+    return ids if exceptions is None else tuple(id_ for id_ in ids if not exceptions.covers(id_))

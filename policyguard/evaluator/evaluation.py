@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from policyguard.model.decision import EvalError, Violation
+from policyguard.model.decision import EvalError, Violation, Waiver
 from policyguard.model.effect import Effect
 from policyguard.model.grant import Grant
 
@@ -26,7 +26,8 @@ class Evaluation(msgspec.Struct, frozen=True):
 
     `runs_unapproved`: the call asks, and its requirements let it run unanswered. `remaining` is
     what remains of the budgets that a refused call would charge; `time_budgets` are those among
-    them whose unit is the second. `grants` lifted what would have asked.
+    them whose unit is the second. `grants` lifted what would have asked, `waived` are the
+    violations that exceptions have waived.
     """
 
     effect: Effect
@@ -37,6 +38,7 @@ class Evaluation(msgspec.Struct, frozen=True):
     remaining: dict[str, float] = {}
     time_budgets: tuple[str, ...] = ()
     grants: tuple[Grant, ...] = ()
+    waived: tuple[Waiver, ...] = ()
 
     @property
     def allowed(self) -> bool:
@@ -46,23 +48,6 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 ALLOWED = Evaluation(Effect.ALLOW, (), (), ())
 """The evaluation of a call without violations."""
-
-HALTED = "session/halted"
-"""The violation of any call in a session that is halted, or whose ancestor is."""
-
-
-def halt_violations(entry: str) -> list[Violation]:
-    """Return the violation of a call in a run that `entry` has halted; none for no entry."""
-    if not entry:
-        return []
-    halted = Violation(
-        HALTED,
-        Effect.HALT,
-        "halted",
-        f"the run was halted by {entry}",
-        "tell the user what was done and what is left to do",
-    )
-    return [halted]
 
 
 def sort_by_strength(found: list[Violation]) -> tuple[Violation, ...]:

@@ -20,18 +20,19 @@ from policyguard.evaluator.evaluation import (
     ApproverPresence,
     Evaluation,
     GuardMode,
-    halt_violations,
     sort_by_strength,
     strength_of,
 )
 from policyguard.evaluator.evaluator_state import EvaluatorState
+from policyguard.evaluator.exceptions import ExceptionSet
 from policyguard.evaluator.grants import PatternReader
+from policyguard.evaluator.halts import halt_violations
 from policyguard.evaluator.mark_states import MarkStates
 from policyguard.evaluator.marks import CompiledMark
 from policyguard.evaluator.outcome_classifier import OutcomeClassifier
 from policyguard.evaluator.plan import BoundPlan, ClassCandidates, Plan
 from policyguard.evaluator.session_state import SessionState
-from policyguard.model.decision import Violation
+from policyguard.model.decision import Violation, Waiver
 from policyguard.model.effect import Effect
 from policyguard.model.errors import NonPlainArgumentsError
 from policyguard.model.event import Charge, Completed
@@ -70,7 +71,9 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     of other tools. `identify`
     returns a call's identity or raises `ArgumentsError`, `find_likeness` what limits tell it by, if
     that is not its fingerprint; `within_tolerance` compares tolerant numbers. `patterns` tells
-    which calls grants cover. `refusal_limits` are the ids of the limits of that kind.
+    which calls grants cover. `refusal_limits` are the ids of the limits of that kind, `exceptions`
+    is None where the policy has none. With `refuses_batches` a refused call refuses the rest of
+    its batch.
     """
 
     name: str
@@ -90,6 +93,8 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     marks: dict[str, CompiledMark]
     approval_requirements: dict[str, ApprovalRequirement]
     refusal_limits: tuple[str, ...]
+    exceptions: ExceptionSet | None
+    refuses_batches: bool
     check_tags: CheckTags
     patterns: PatternReader
     reads_counts: bool
@@ -262,6 +267,8 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         """Add the violations of halts, limits and bans."""
         if session.halt_entry or session.parent is not None:
             found += halt_violations(session.halted_by())
+        if session.refused_batches:
+            found += session.refused_batches.violations(attempt)
         state_changes, has_refusals = session.state_changes, session.refused_attempts
         for limit, tracker in bound_plan.limits:
             if not (tracker or limit.always_evaluated):
@@ -288,8 +295,13 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         would: list[Violation],
         presence: ApproverPresence,
     ) -> Evaluation:
-        """Drop what is approved, and take the strongest effect of the rest."""
-        session = attempt.session
+        """Drop what is waived or approved, and take the strongest effect of the rest."""
+        session, exceptions = attempt.session, self.exceptions
+        waived: tuple[Waiver, ...] = ()
+        if exceptions is not None:
+            found, waived = exceptions.waive(attempt, found)
+            would, observed = exceptions.waive(attempt, would)
+            waived += observed
         if session.approvals.received:
             fingerprint, at = attempt.approval_fingerprint, attempt.at
             found = [one for one in found if not self.is_waived(session, fingerprint, one, at)]
@@ -297,7 +309,12 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         effect = max(found, key=strength_of).effect if found else Effect.ALLOW
         if effect < Effect.ASK:
             return Evaluation(
-                effect, sort_by_strength(found), tuple(would), attempt.errors, grants=grants
+                effect,
+                sort_by_strength(found),
+                tuple(would),
+                attempt.errors,
+                grants=grants,
+                waived=waived,
             )
         unapproved = effect is Effect.ASK and all(
             self._runs_unapproved(session, attempt, violation, presence)
@@ -309,7 +326,9 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         insists = any(one.effect >= Effect.ASK and one.id not in awaiting for one in found)
         if plan.refusals is not None and streak is not None and insists and not unapproved:
             refusals = plan.refusals.evaluate(streak, attempt)
-            if refusals is not None:
+            if refusals is not None and not (
+                exceptions is not None and exceptions.find(refusals.id, attempt)
+            ):
                 (would if plan.refusals.observe else found).append(refusals)
         ordered = sort_by_strength(found)
         remaining = {
@@ -327,6 +346,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             remaining,
             time_budgets,
             grants,
+            waived,
         )
 
     def is_waived(

@@ -159,12 +159,14 @@ def start_turn(
     session.refused_attempts.clear()
     transitions.reset_refusals(evaluator, session)
     session.halt_entry = ""
+    session.refused_batches.clear()
     session.refresh_fast_path()
-    for budget, key in session.turn_usage_keys:
-        state.ledger.remove(budget, key)
-    session.turn_usage_keys.clear()
     if session.marks is not None:
         session.marks.end_turn(session)
+    for owned in (session.turn_usage_keys, session.batch_usage_keys):
+        for budget, key in owned:
+            state.ledger.remove(budget, key)
+        owned.clear()
 
 
 def spend(evaluator: Evaluator, state: EvaluatorState, session: SessionState, event: Spent) -> None:
@@ -238,7 +240,7 @@ def close(
 ) -> None:
     """End a session: abandon its calls, and forget what was counted for it alone."""
     unreported.abandon_calls(evaluator, state, session, event.at)
-    for budget, key in session.usage_keys | session.turn_usage_keys:
+    for budget, key in session.usage_keys | session.turn_usage_keys | session.batch_usage_keys:
         state.ledger.remove(budget, key)
     if session.marks is not None:
         session.marks.end_session(session)

@@ -10,6 +10,7 @@ import msgspec
 from policyguard.evaluator.activation import Expression, Prefilter, Selects
 from policyguard.evaluator.approvals import ApprovalRequirement
 from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.cases import CompiledCase, decide
 from policyguard.evaluator.messages import MessageTemplate
 from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
@@ -21,7 +22,8 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     `selects` are its selectors on what a call says; None: it has none.
     `approval` is None where any one approval will do. A rule that `reads_time` is not evaluated for
-    a recorded call without a time.
+    a recorded call without a time. If it has `cases`, the first that matches decides in place of
+    the rule's own effect.
     """
 
     id: str
@@ -35,12 +37,17 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     observe: bool
     reads_time: bool
     approval: ApprovalRequirement | None = None
+    cases: tuple[CompiledCase, ...] = ()
 
     @property
     def is_ban(self) -> bool:
         """Whether it refuses every call of the tools that it is about."""
-        is_unconditional = self.selects is self.when is self.unless is None
-        return is_unconditional and self.effect >= Effect.BLOCK and not self.observe
+        if not (self.selects is self.when is self.unless is None):
+            return False
+        if self.cases:
+            first = self.cases[0]
+            return first.is_unconditional and first.effect >= Effect.BLOCK and not self.observe
+        return self.effect >= Effect.BLOCK and not self.observe
 
     def evaluate(self, attempt: Attempt) -> Violation | None:
         """Return the rule's violation, if it matches.
@@ -70,6 +77,8 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
                     return None
                 if answer is not False:
                     error = error or "`unless` is not a bool"
+        if self.cases:
+            return self._evaluate_cases(attempt, error)
         effect = self.effect
         if error:
             error = attempt.add_error(self.id, error)
@@ -83,6 +92,43 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             self._render_text(attempt, error),
             self._render_instead(attempt),
         )
+
+    def find_case(self, attempt: Attempt) -> CompiledCase | None:
+        """Return the case that decides on a call; None if none matches, or the rule does not."""
+        activation = attempt.activation
+        if self.selects is not None and not self.selects(activation):
+            return None
+        for condition, exempts in ((self.when, False), (self.unless, True)):
+            try:
+                if condition is not None and condition(activation) is exempts:
+                    return None
+            except ExpressionError as error:
+                attempt.add_error(self.id, error)
+        found = decide(self.cases, attempt)
+        return found.case if found is not None else None
+
+    def _evaluate_cases(self, attempt: Attempt, error: str) -> Violation | None:
+        """Return the violation of the case that decides.
+
+        An error in the rule's own conditions is a match here too: the cases say of what.
+        """
+        if error:
+            attempt.add_error(self.id, error)
+            if self.on_error is Effect.ALLOW:
+                return None
+        found = decide(self.cases, attempt)
+        if found is None or found.effect is Effect.ALLOW:
+            return None
+        case = found.case
+        values = {**self._template_values(attempt), "rule": case.id}
+        message, instead = case.message or self.message, case.instead or self.instead
+        text = f"rule `{case.id.partition('/')[2]}` forbids this call"
+        if message is not None:
+            text = message.render(values)
+        if found.error:
+            text = f"{text} (the rule failed: {found.error})"
+        shown = instead.render(values) if instead is not None else ""
+        return Violation(case.id, found.effect, "rule", text, shown)
 
     def _render_text(self, attempt: Attempt, error: str) -> str:
         if self.message is not None:

@@ -8,6 +8,7 @@ from typing import Any
 from policyguard.evaluator.activation import ActivationContext
 from policyguard.evaluator.approvals import Approvals
 from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.batches import RefusedBatches
 from policyguard.evaluator.limits.bans import Bans
 from policyguard.evaluator.limits.base import LimitChecker
 from policyguard.evaluator.limits.escalation import RefusedAttempts
@@ -33,9 +34,10 @@ class SessionState:
     there, unless there were too many (`has_forgotten_calls`). `refused_attempts` count the turn's
     refusals, by limit. `active_limits` are those that may refuse a call for what others returned,
     `open_streaks` those that count a success until then, each with whether it counts per turn.
-    `usage_keys` and `turn_usage_keys` are the budgets and keys that end with the session and turn.
-    `marks` are those of all sessions (None: the policy has none), `mark_scopes` where to find this
-    one's.
+    `usage_keys` and `turn_usage_keys` are the budgets and keys that end with the session and turn,
+    `batch_usage_keys` those of the turn's batches, and `refused_batches` the batches of the turn
+    that have a refused call, if that matters. `marks` are those of all sessions (None: the policy
+    has none), `mark_scopes` where to find this one's.
     `confirmed_constraints` has, by constraint, the completion that last taught it;
     `search_progress` is the learning side's own.
 
@@ -53,6 +55,7 @@ class SessionState:
         "agent",
         "approvals",
         "bans",
+        "batch_usage_keys",
         "cel_session",
         "confirmed_constraints",
         "given_up",
@@ -72,6 +75,7 @@ class SessionState:
         "previous_args",
         "reduced",
         "refused_attempts",
+        "refused_batches",
         "scope_keys",
         "search_progress",
         "started_at",
@@ -122,6 +126,7 @@ class SessionState:
         self.successes = 0
         self.refused_attempts: dict[str, RefusedAttempts] = {}
         self.bans = Bans(max_entries)
+        self.refused_batches = RefusedBatches(max_entries)
         self.approvals = Approvals(max_entries)
         self.tolerant_calls: dict[str, list[tuple[tuple[float, ...], str]]] = {}
         self.last_results: dict[str, str] = {}
@@ -131,6 +136,7 @@ class SessionState:
         # As sets these would be three times as large, and they are nearly always empty.
         self.usage_keys: dict[tuple[str, str], None] = {}
         self.turn_usage_keys: dict[tuple[str, str], None] = {}
+        self.batch_usage_keys: dict[tuple[str, str], None] = {}
         unnamed = f"\x1d{event.session}" if isolated else ""
         self.scope_keys = {
             "agent": event.agent or unnamed,
@@ -272,6 +278,7 @@ class SessionState:
             self.active_limits
             or self.halt_entry
             or self.bans.active
+            or self.refused_batches
             or self.approvals.requests
             or self.approvals.received
             or any(refused.attempts for refused in self.refused_attempts.values())

@@ -7,10 +7,11 @@ from typing import Any
 from policyguard.evaluator import unreported
 from policyguard.evaluator.approvals import ApprovalRequest
 from policyguard.evaluator.attempt import UNRECORDED_ARGS, Attempt, CallResult, WindowEntry
+from policyguard.evaluator.batches import BATCH_REFUSED
 from policyguard.evaluator.budgets.charges import apply_charge, free_slots, refund
-from policyguard.evaluator.evaluation import HALTED
 from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.evaluator_state import EvaluatorState
+from policyguard.evaluator.halts import HALTED
 from policyguard.evaluator.limits.bans import LimitBan
 from policyguard.evaluator.limits.base import LimitChecker
 from policyguard.evaluator.offered_tools import UNKNOWN_TOOL
@@ -110,6 +111,8 @@ def admit(evaluator: Evaluator, state: EvaluatorState, attempt: Attempt) -> None
     if not session.on_fast_path:
         if session.approvals.requests:
             session.approvals.clear(attempt.approval_fingerprint)
+        if session.refused_batches:
+            session.refused_batches.admit(attempt)
         session.clear_refusals(attempt)
         session.update_refusals(session.bind_plan(bound_plan.plan))
     state.hooks.on_admitted(attempt)
@@ -285,6 +288,10 @@ def refuse(
         if limit.id in event.violations:
             limit.refuse(tracker, attempt)
     session.bans.refuse(attempt, event.violations)
+    if evaluator.refuses_batches and event.batch:
+        cause = next((one for one in event.violations if one != BATCH_REFUSED), None)
+        if cause is not None:
+            session.refused_batches.add(event.batch, attempt.approval_fingerprint, cause)
     for limit in plan.escalating_limits:
         if limit.id not in awaiting:
             session.add_refusal(limit.id, limit.subject(attempt))

@@ -176,6 +176,7 @@ class FastCallEmitter(CallEventEmitter):
             or decision.violations
             or decision.grants
             or decision.would
+            or decision.waived
             or not attempt.args
             or not attempt.id.isalnum()
         ):

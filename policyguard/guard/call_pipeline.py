@@ -269,7 +269,7 @@ class CallPipeline(KnownCalls):
         """Count what the model used between calls. Raises what `fold` raises."""
         with self._guard._lock:
             evaluator = self._guard._evaluator
-            charges = spend_charges(evaluator, self._state, event.tokens, event.cost)
+            charges = spend_charges(evaluator, self._state, event)
             event = replace(event, session=self._state.id, charges=charges)
             self.fold(event, partial(self._charge_ancestors, charges, event.at))
 

@@ -63,6 +63,7 @@ def build_decision(
         evaluation.remaining,
         evaluation.time_budgets,
         evaluation.grants,
+        evaluation.waived,
     )
 
 
@@ -194,6 +195,7 @@ def _attempt_fields(attempt: Attempt, decision: Decision) -> dict[str, Any]:
         "effect": decision.effect.value,
         "violations": tuple([violation.id for violation in decision.violations]),
         "would": tuple([violation.id for violation in decision.would]),
+        "waived": {waiver.violation: waiver.exception for waiver in decision.waived},
     }
 
 

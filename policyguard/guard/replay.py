@@ -9,6 +9,7 @@ import msgspec
 
 from policyguard.compiler import CompiledPolicy
 from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.exceptions import ExceptionSet
 from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.transitions import attempt_from_event
 from policyguard.guard.guard import Guard
@@ -60,6 +61,11 @@ class ReplayGuard(Guard):
         An agent, user or project that the event does not name is the session's own.
         """
         return ReplaySession(start_session(self, event, isolated=True))
+
+    @property
+    def exceptions(self) -> ExceptionSet | None:
+        """The exceptions of the policy; None if it has none."""
+        return self._evaluator.exceptions
 
     def find_constraint(self, id: str) -> Constraint | None:  # noqa: A002 - the constraint's own word
         """Return a learned constraint, None if there is none of this id."""

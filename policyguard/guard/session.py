@@ -6,20 +6,19 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic_ns
-from typing import Any, TypeVar, Unpack, cast, get_args
+from typing import Any, TypeVar, Unpack, get_args
 
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.disabled_tools import find_disabled_tools
-from policyguard.evaluator.session_state import PROGRESSING
 from policyguard.guard import validate
 from policyguard.guard.approver import ask, ask_async
+from policyguard.guard.batches import check_batch
 from policyguard.guard.call_options import CallContext, CheckOptions, RecordOptions, RunOptions
 from policyguard.guard.decisions import set_context
 from policyguard.guard.event_loop import run_blocking
 from policyguard.guard.session_approvals import SessionApprovals
 from policyguard.guard.session_marks import MarkableSession
+from policyguard.guard.session_status import SessionStatus
 from policyguard.guard.tools.results import error_text, parse_result
-from policyguard.learned.progress import ProgressStatus
 from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
 from policyguard.model.event import (
@@ -35,11 +34,8 @@ from policyguard.model.tool_name import MCP_PREFIX
 
 R = TypeVar("R")
 
-Progress = ProgressStatus
-"""How the search of a session goes; see `Session.progress`."""
 
-
-class Session(MarkableSession, SessionApprovals):
+class Session(SessionStatus, MarkableSession, SessionApprovals):
     """One agent's run: its calls are checked and recorded here. Opened by `Guard.session`.
 
     `close`, or leaving a `with` block, releases the session: the run may be resumed here or in
@@ -48,18 +44,6 @@ class Session(MarkableSession, SessionApprovals):
     """
 
     __slots__ = ()
-
-    @property
-    def disabled(self) -> dict[str, str]:
-        """The tools that need not be offered to the model, with the reason.
-
-        Those that limits have switched off, until the limit's `until`; and of the tools that the
-        host has named (`offer`), those of which the policy refuses every call.
-        """
-        if self.guard._mode.observe:
-            return {}
-        with self.guard._lock:
-            return find_disabled_tools(self.guard._evaluator, self._state)
 
     def check(
         self,
@@ -137,6 +121,16 @@ class Session(MarkableSession, SessionApprovals):
     def _release_unused(self, decision: Decision) -> None:
         if decision.allowed:
             self.release(decision)
+
+    def check_batch(
+        self, calls: Iterable[tuple[str, Mapping[str, Any]]], *, batch: str
+    ) -> list[Decision]:
+        """Check the calls of one message, each a tool and its arguments, before any of them runs.
+
+        With `batch: all_or_none` in the policy, and one that is refused, all are: those that were
+        admitted are released. `batch` is the id of the batch.
+        """
+        return check_batch(self, calls, batch)
 
     def preview(
         self, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[CheckOptions]
@@ -287,14 +281,17 @@ class Session(MarkableSession, SessionApprovals):
         if offered is None or offered.names != names:
             self._pipeline.fold(ToolsOffered(session=self.id, tools=names, **self._times()))
 
-    def spend(self, *, tokens: int = 0, cost: float = 0.0) -> None:
-        """Count tokens and cost that the model used between calls.
+    def spend(self, *, tokens: int = 0, cost: float = 0.0, model_calls: int = 0) -> None:
+        """Count tokens and cost that the model used between calls, and how often it was called.
 
         `ValueError` for a negative or infinite value, `ClosedError` if the session is closed.
         """
         tokens = validate.integer("tokens", validate.amount("tokens", tokens))
         cost = validate.amount("cost", cost)
-        self._pipeline.spend(Spent(self.id, tokens=tokens, cost=cost, **self._times()))
+        calls = validate.integer("model_calls", validate.amount("model_calls", model_calls))
+        self._pipeline.spend(
+            Spent(self.id, tokens=tokens, cost=cost, model_calls=calls, **self._times())
+        )
 
     def run(
         self,
@@ -339,18 +336,3 @@ class Session(MarkableSession, SessionApprovals):
         from policyguard.guard.tools.runner import arun  # asyncio, which a check does not need
 
         return await arun(self, tool, args, fn, **options)
-
-    @property
-    def progress(self) -> Progress:
-        """The progress of the search: `progressing`, `plateau`, `exhausted` or `constrained_out`.
-
-        *plateau*: scores have not improved for a while; *exhausted*: learned constraints ban
-        everything that the session has tried; *constrained_out*: nearly all of it.
-        """
-        with self.guard._lock:
-            return cast("Progress", self._state.cel_session["progress"])
-
-    @property
-    def done(self) -> bool:
-        """Whether to stop, since the session is not progressing."""
-        return self.progress != PROGRESSING

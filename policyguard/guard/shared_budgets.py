@@ -30,7 +30,7 @@ from policyguard.model.event import Charge, Granted, Spent
 from policyguard.store.errors import StoreError
 from policyguard.store.protocol import Quota, QuotaKey, QuotaSpec, QuotaStore
 
-_LOCAL_SCOPES = ("turn", "session")
+_LOCAL_SCOPES = ("batch", "turn", "session")
 """Scopes that belong to one session."""
 
 
@@ -278,7 +278,7 @@ class SharedBudgets:
     ) -> bool:
         """Charge a call to all its quotas or to none. Returns whether it was charged."""
         excess: list[tuple[_OpenQuota, int]] = []
-        if evaluation.violations or evaluation.would:
+        if evaluation.violations or evaluation.would or evaluation.waived:
             excess = [
                 (opened, amount) for opened, amount in charges if self._exceeds(opened, amount, at)
             ]

@@ -95,9 +95,15 @@ LOAD_PAGES: dict[str, str] = {
     "scalar/param": "The param's value, `min` and `max` contradict each other.",
     "scalar/quoted-number": "A number is required, but this is quoted text. Remove the quotes.",
     "scalar/time": "Write times in RFC 3339: `2026-03-06T10:00:00Z`.",
-    "reference/ambiguous-id": "Several entries end in this id. Use a longer one.",
+    "reference/ambiguous-id": (
+        "Several entries have this in their id. Use a longer one, or a glob where all are meant."
+    ),
     "reference/duplicate-id": "Two entries of one list have the same id.",
     "reference/no-effect": "This key has no effect here. Remove it, or add what the message names.",
+    "reference/locked": (
+        "A layer below has locked this entry, or an entry that relies on it: no later layer may "
+        "override, disable, except or loosen it. `docs/policy-language.md` lists what that means."
+    ),
     "reference/list": "A list is required here, but `$name` is not a list.",
     "reference/list-cycle": "Lists contain each other in a cycle.",
     "reference/mixed-list": "All items of a list must have the same type.",
@@ -139,13 +145,20 @@ LOAD_PAGES: dict[str, str] = {
     "reference/unreachable": (
         "`max` exceeds the window, so the limit never fires. Raise `window` or lower `max`."
     ),
+    "reference/budget": (
+        "The keys of this budget do not go together: it could not be counted as they say. The "
+        "message names what can."
+    ),
     "reference/bounds": (
         "A window (or `longest` times `max` of a cycle) exceeds `bounds.window_entries`. Shorten "
         "it, or raise the bound."
     ),
     "reference/unknown-class": "No entry of `classify.classes` assigns this class.",
     "reference/unknown-field": "The placeholder names a field that does not exist.",
-    "reference/unknown-id": "`disable` names an entry that no layer has.",
+    "reference/unknown-id": (
+        "`disable` or an exception names an entry that no layer has. An exception waives rules, "
+        "limits and budgets, no learned constraints."
+    ),
     "reference/unknown-list": "There is no inherited list of this name to add to or remove from.",
     "reference/unknown-name": "`$name` is neither a param nor a list of this policy.",
     "reference/unknown-pattern": "`patterns` has no entry of this name.",

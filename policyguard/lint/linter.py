@@ -69,7 +69,8 @@ def lint_paths(
     if findings is None:
         policies, findings = _lint_files(files)
         broken = frozenset(file for file in files if os.path.normpath(file) not in policies)
-        if entry is not None and not broken:
+        has_dates = any(policy.policy.exceptions for policy in policies.values())
+        if entry is not None and not (broken or has_dates):  # tomorrow they may have expired
             entry.put(findings)
     reported = sort_unique(filter(is_reported, findings.reported))
     return LintResult(tuple(files), reported, [*findings.ignored], broken)

@@ -6,6 +6,7 @@ The docstring is the rule's page, the module's name its code: `rules/bare_number
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from functools import cached_property
 from inspect import cleandoc
@@ -20,10 +21,14 @@ from policyguard.model.diagnostic import Edit, Severity, Span
 class LintContext:
     """A compiled policy, and the display names of the files that findings may be about.
 
-    Other inherited files are analysed, but not reported.
+    Other inherited files are analysed, but not reported. `now` is the time (ns) that exceptions
+    expire by.
     """
 
-    def __init__(self, compiled: CompiledPolicy, own_files: frozenset[str]) -> None:
+    def __init__(
+        self, compiled: CompiledPolicy, own_files: frozenset[str], now: int | None = None
+    ) -> None:
+        self.now = time.time_ns() if now is None else now
         self.policy, self.merged = compiled.policy, compiled.merged
         self.evaluator, self.expressions = compiled.evaluator, compiled.expressions
         self.own_files = own_files

@@ -33,6 +33,13 @@ class Violation(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     confidence: float | None = None
 
 
+class Waiver(msgspec.Struct, frozen=True):
+    """A violation that an exception of the policy has waived: the ids of both."""
+
+    violation: str
+    exception: str
+
+
 class EvalError(msgspec.Struct, frozen=True):
     """An error in the evaluation of a call.
 
@@ -53,7 +60,8 @@ class Decision(msgspec.Struct, frozen=True):
     (keyed, so meaningless to another guard). `timeout` is how many seconds an allowed call may take
     (None: unlimited), as the entry `timeout_by` says. `left` is what remains of the budgets that a
     refused call would charge, by id, each in its own unit; that of `time_budgets` is the second.
-    `grants` are the remembered approvals without which the call would have been asked about.
+    `grants` are the remembered approvals without which the call would have been asked about,
+    `waived` the violations that exceptions have waived.
     """
 
     id: str
@@ -70,6 +78,7 @@ class Decision(msgspec.Struct, frozen=True):
     left: dict[str, float] = {}
     time_budgets: tuple[str, ...] = ()
     grants: tuple[Grant, ...] = ()
+    waived: tuple[Waiver, ...] = ()
 
     def __bool__(self) -> bool:
         return self.allowed

@@ -135,7 +135,8 @@ class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
     `keys` holds the keys of limits that compare by another one than the fingerprint, `probes` the
     constraints it tests, `radius` the schedule it is under, `cleared` the marks it clears.
     `violations` are the entries that fired without refusing it, `effect` the strongest of their
-    effects; `would` those in observe mode. `grants` are those that lifted what would have asked.
+    effects; `would` those in observe mode. `grants` are those that lifted what would have asked,
+    `waived` has, by violation, the exception that waived it.
     """
 
     state_changing: bool = msgspec.field(default=True, name="changing")
@@ -147,13 +148,14 @@ class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
     violations: tuple[str, ...] = ()
     cleared: tuple[MarkChange, ...] = ()
     grants: tuple[str, ...] = ()
+    waived: dict[str, str] = {}
 
 
 class Refused(_AttemptEvent, frozen=True, tag="refused"):
     """A call was refused. It counts in no window.
 
-    `keys` as in `Admitted`. `attempt_charges` are those to budgets whose thresholds count attempts,
-    `approval_charges` those to budgets that an approval raises.
+    `keys` and `waived` as in `Admitted`. `attempt_charges` are those to budgets whose thresholds
+    count attempts, `approval_charges` those to budgets that an approval raises.
     """
 
     effect: str = "block"
@@ -161,6 +163,7 @@ class Refused(_AttemptEvent, frozen=True, tag="refused"):
     keys: dict[str, str] = {}
     attempt_charges: tuple[Charge, ...] = msgspec.field(default=(), name="insisted")
     approval_charges: tuple[Charge, ...] = msgspec.field(default=(), name="asks")
+    waived: dict[str, str] = {}
 
 
 class Completed(_Event, frozen=True, tag="completed"):
@@ -225,11 +228,12 @@ class Released(_Event, frozen=True, tag="released"):
 
 
 class Spent(_Event, frozen=True, tag="spent"):
-    """Tokens and cost that the model used between calls."""
+    """Tokens and cost that the model used between calls, and how often it was called."""
 
     tokens: int = 0
     cost: float = 0.0
     charges: tuple[Charge, ...] = ()
+    model_calls: int = 0
 
 
 class Granted(_Event, frozen=True, tag="granted"):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from policyguard.model.effect import Effect
 from policyguard.model.entry import Entry, PolicyStruct, SelectiveEntry
 
-Scope = Literal["turn", "session", "agent", "user", "project", "global"]
+Scope = Literal["batch", "turn", "session", "agent", "user", "project", "global"]
 Same = Literal["call", "call_and_result", "call_and_error", "error", "target", "result"]
 Off = Literal["none"]
 """A limit that is switched off; `None` is a limit that is not mentioned."""
@@ -25,7 +25,9 @@ class Per(PolicyStruct, frozen=True, kw_only=True):
 
 
 class Budget(SelectiveEntry, frozen=True, kw_only=True):
-    """A total or a rate. Exactly one of `calls` … `sum` is given, `max` with `sum` only.
+    """A total or a rate. Exactly one of `calls` … `distinct` is given, `max` with the last two.
+
+    `distinct` (CEL) gives the values of a call; how many different ones there are is counted.
 
     `time`, `within` are nanoseconds. `reserve`, `extend` and the `_at` thresholds are in the unit
     of what is counted (nanoseconds for `time`).
@@ -37,7 +39,9 @@ class Budget(SelectiveEntry, frozen=True, kw_only=True):
     cost: float | None = None
     time: int | None = None
     concurrent: int | None = None
+    model_calls: int | None = None
     sum: str | None = None
+    distinct: str | None = None
     max: float | None = None
     per: Per
     within: int | None = None

@@ -41,10 +41,22 @@ class Approval(PolicyStruct, frozen=True, kw_only=True):
     remember: tuple[str, ...]
 
 
+class Case(SelectiveEntry, frozen=True, kw_only=True):
+    """One case of a rule. `on_error` is the effect if its CEL fails."""
+
+    unless: str | None = None
+    effect: Effect
+    on_error: Effect
+    message: str | None = None
+    instead: str | None = None
+    examples: Examples = Examples()
+
+
 class Rule(SelectiveEntry, frozen=True, kw_only=True):
     """A rule on calls: it matches if every selector and `when` match, and `unless` does not.
 
-    `on_error` is the effect if its CEL fails; never `halt`.
+    `on_error` is the effect if its CEL fails; never `halt`. Where there are `cases`, the first that
+    matches decides, else `otherwise`; `effect` is then the strongest of theirs.
     """
 
     id: str
@@ -54,6 +66,8 @@ class Rule(SelectiveEntry, frozen=True, kw_only=True):
     message: str | None = None
     instead: str | None = None
     approval: Approval | None = None
+    cases: tuple[Case, ...] = ()
+    otherwise: Effect = Effect.ALLOW
     examples: Examples = Examples()
 
 
@@ -299,12 +313,17 @@ class Progress(PolicyStruct, frozen=True, kw_only=True):
 
 
 class Exemption(Entry, frozen=True, kw_only=True):
-    """A dated waiver: until that day `rules` do not apply to calls that `when` matches."""
+    """A dated waiver: until that day `rules` do not apply to calls that `when` matches.
+
+    `rules` are ids of rules, limits and budgets, parts of ids, or globs. `until` is a day of UTC;
+    `warn_before` its end (ns) lint warns.
+    """
 
     id: str
     rules: tuple[str, ...]
     when: str | None = None
     until: str
+    warn_before: int
 
 
 class Journal(PolicyStruct, frozen=True, kw_only=True):
@@ -359,6 +378,7 @@ class Policy(PolicyStruct, frozen=True, kw_only=True):
     mode: Mode
     locked: bool = False
     on_internal_error: Literal["block", "allow"]
+    batch: Literal["each", "all_or_none"]
     schemas: str | None = None
     params: dict[str, Param] = msgspec.field(default_factory=dict)
     tags: dict[str, Tag] = msgspec.field(default_factory=dict)

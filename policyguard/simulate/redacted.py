@@ -16,7 +16,8 @@ import msgspec
 
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.entry_paths import Path
-from policyguard.compiler.build.expressions import Expressions, reads_field
+from policyguard.compiler.build.exceptions import find_waived, list_waivable
+from policyguard.compiler.build.expressions import Expressions, reads_field, rule_reads
 from policyguard.evaluator.activation import Activation
 from policyguard.evaluator.plan import Plan
 from policyguard.journal.redaction import FINGERPRINT_MARK
@@ -76,6 +77,7 @@ class PartialEvaluator:
         reads = {entry: self._marks.expand(entry, read) for entry, read in own_reads.items()}
         redacted = {entry for entry, fields in own_reads.items() if not _reads_kept_fields(fields)}
         self._undecidable = frozenset(redacted.union(_entries_selecting_args(compiled.policy)))
+        self._undecidable |= _waivable_by_args(compiled)
         self._class_readers = _entries_reading(own_reads, ("call.class", "call.classes"))
         self._changes_read_classes = reads_field(
             compiled.expressions.reads("classify", "state_changing"), "call.classes"
@@ -192,6 +194,8 @@ def violation_entry(violation: str) -> str:
     kind = violation.partition("/")[0]
     if kind == "limits":  # violations of `polling` name one of its two parts
         return violation.removesuffix("/cooldown").removesuffix("/unchanged")
+    if kind == "rules":  # violations of a rule with cases name one of them
+        return "/".join(violation.split("/")[:2])
     return {"constraints": "learn", "radius": "radius"}.get(kind, violation)
 
 
@@ -205,11 +209,11 @@ def _entry_reads(policy: Policy, expressions: Expressions) -> Iterator[tuple[str
     """Yield the id of each entry, and the fields it reads."""
     for rule in policy.rules:
         # Messages do not count: they show arguments, but decide nothing.
-        yield f"rules/{rule.id}", _union_reads(expressions, ("rules", rule.id), ("when", "unless"))
+        yield f"rules/{rule.id}", rule_reads(expressions, rule)
     for budget in policy.budgets:
         path = ("budgets", budget.id)
         keys = [("per", number + 1) for number in range(len(budget.per.keys))]
-        reads = _union_reads(expressions, path, ("when", "sum"))
+        reads = _union_reads(expressions, path, ("when", "sum", "distinct"))
         yield (
             f"budgets/{budget.id}",
             reads.union(*(expressions.reads(*path, *key) for key in keys)),
@@ -234,10 +238,23 @@ def _entries_selecting_args(policy: Policy) -> Iterator[str]:
     """Yield the ids of entries that read arguments without an expression."""
     for kind, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
         yield from (f"{kind}/{entry.id}" for entry in entries if _selects_args(entry))
+    yield from (f"rules/{rule.id}" for rule in policy.rules if any(map(_selects_args, rule.cases)))
     for level, limits in policy.limits.items():
         for index, repeat in enumerate(limits_of(limits, "repeat")):
             if repeat.same == "target":
                 yield limit_id(level, "repeat", index)
+
+
+def _waivable_by_args(compiled: CompiledPolicy) -> frozenset[str]:
+    """Return the entries that an exception waives whose condition reads redacted data."""
+    exceptions, known = compiled.policy.exceptions, list_waivable(compiled.policy)
+    return frozenset(
+        violation_entry(id_)
+        for entry in exceptions
+        if not _reads_kept_fields(compiled.expressions.reads("exceptions", entry.id, "when"))
+        for name in entry.rules
+        for id_ in find_waived(name, known)
+    )
 
 
 def _observed_entries(policy: Policy) -> Iterator[str]:

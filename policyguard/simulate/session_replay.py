@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import compress
+from operator import not_
 from typing import NamedTuple
 
 from policyguard.compiler.build.entry_paths import learn_id
@@ -133,8 +135,8 @@ class SessionReplay:
             replayed = self._evaluate_partially(event, index)
         else:
             decision = self._check(event)
-            if decision.violations or decision.would or decision.errors:
-                replayed = self._interpret(decision, None)
+            if decision.violations or decision.would or decision.errors or decision.waived:
+                replayed = self._interpret(decision, None, has_time=event.at is not None)
             else:
                 replayed = ALLOWED
         if replayed is UNKNOWN:
@@ -203,7 +205,9 @@ class SessionReplay:
             self._reopen()
         may_fire = uncertainty.state_changes and self._session.can_fire(event, applicability.plans)
         decision = self._session.preview(event)
-        replayed = self._interpret(decision, applicability, may_fire=may_fire)
+        replayed = self._interpret(
+            decision, applicability, may_fire=may_fire, has_time=event.at is not None
+        )
         if replayed.refused:
             self._check(event)
         elif replayed is UNKNOWN and isinstance(event, Refused) and not self.guard.observe:
@@ -217,18 +221,26 @@ class SessionReplay:
         return replayed
 
     def _interpret(
-        self, decision: Decision, applicability: Applicability | None, *, may_fire: bool = False
+        self,
+        decision: Decision,
+        applicability: Applicability | None,
+        *,
+        may_fire: bool = False,
+        has_time: bool = True,
     ) -> ReplayDecision:
         """Count and summarize a decision that has violations or errors.
 
         `applicability` is None if all data is known. `may_fire`: a limit that did not fire would
-        have, if no state had changed.
+        have, if no state had changed. Whether an exception holds is unknown of a call that has no
+        time.
         """
+        exceptions = self.guard.exceptions
         violations, observed = decision.violations, decision.would
         if self.guard.observe:  # everything is in `would`: tell apart what the policy observes
             observe_only = self._get_partial_evaluator().observe_only
-            violations = tuple(found for found in decision.would if found.id not in observe_only)
-            observed = tuple(found for found in decision.would if found.id in observe_only)
+            is_observed = [violation_entry(found.id) in observe_only for found in decision.would]
+            violations = tuple(compress(decision.would, map(not_, is_observed)))
+            observed = tuple(compress(decision.would, is_observed))
         uncertain: frozenset[str] = frozenset()
         errors: Iterable[EvalError] = decision.errors
         is_open = False
@@ -248,7 +260,10 @@ class SessionReplay:
             lacks_tag = self.lacks_tags and any(
                 error.id == violation.id for error in decision.errors
             )
-            if lacks_tag or violation_entry(violation.id) in uncertain:
+            may_be_waived = (
+                not has_time and exceptions is not None and exceptions.covers(violation.id)
+            )
+            if lacks_tag or may_be_waived or violation_entry(violation.id) in uncertain:
                 is_open = True
             else:
                 certain.append(violation)
@@ -266,6 +281,7 @@ class SessionReplay:
             fired.add(self._fired_entry(violation, observed=False))
             if strongest is None or violation.effect.strength > strongest.effect.strength:
                 strongest = violation
+        fired |= {(waiver.exception, Effect.ALLOW.value, False) for waiver in decision.waived}
         for entry in fired:
             self.hits[entry] = self.hits.get(entry, 0) + 1
         if is_open and not refused:

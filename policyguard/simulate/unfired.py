@@ -38,7 +38,7 @@ class ToolUsage:
 
 
 def find_own_entries(compiled: CompiledPolicy) -> list[UnfiredEntry]:
-    """Return the rules, limits and budgets that are not from packs, with the tools they name."""
+    """Return the entries on calls that are not from packs, with the tools they name."""
     if all(file.key.startswith(PACK_PREFIX) for file in compiled.inputs.files):
         return []  # locating every entry takes 0.1 s
     return list(_own_entries(compiled))
@@ -61,7 +61,7 @@ def _own_entries(compiled: CompiledPolicy) -> Iterator[UnfiredEntry]:
     selectors |= {("budgets", budget.id): budget.tools for budget in policy.budgets}
     for id_, path in list_entry_ids(compiled.policy):
         kind = str(path[0])
-        if kind not in ("rules", "budgets", "limits"):
+        if kind not in ("rules", "budgets", "limits", "exceptions"):
             continue
         span = compiled.merged.span_of(path, key=True)
         if span.file.startswith(PACK_PREFIX):
@@ -69,8 +69,8 @@ def _own_entries(compiled: CompiledPolicy) -> Iterator[UnfiredEntry]:
         tools: list[str] = []
         if path[:2] == ("limits", "tools"):
             tools = [str(path[2])]
-        elif kind != "limits":
-            selector = selectors[kind, str(path[1])]
+        else:
+            selector = selectors.get((kind, str(path[1])))
             if selector is not None and not selector.outside:
                 tools = list(selector.items)
         yield UnfiredEntry(id_, span.file, span.line, tools)

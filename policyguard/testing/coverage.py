@@ -51,6 +51,8 @@ class CoverageRecorder:
                     self._hits[learn_id(constraint.learn)] += 1
             else:
                 self._hits[id_] += 1
+        for waiver in decision.waived:
+            self._hits[waiver.exception] += 1
         if decision.timeout_by.startswith("limits/"):
             self._hits[decision.timeout_by] += 1
 

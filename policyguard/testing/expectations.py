@@ -11,7 +11,7 @@ import msgspec
 
 from policyguard.engines.yaml_tree import Path
 from policyguard.guard import Session
-from policyguard.model.decision import Decision, Violation
+from policyguard.model.decision import Decision
 from policyguard.model.diagnostic import did_you_mean
 from policyguard.model.outcome import Recorded
 from policyguard.report.policy_tests.results import Mismatch
@@ -45,13 +45,14 @@ def compare_decision(
     if not matches:
         effect = expected.effect or ("ask, block or halt" if refused else "allow or advise")
         yield Mismatch("effect", str(effect), decision.effect.value)
-    for key, id_, violations in (
-        ("by", expected.by, decision.violations),
-        ("would", expected.would, decision.would),
+    for key, id_, ids in (
+        ("by", expected.by, [violation.id for violation in decision.violations]),
+        ("would", expected.would, [violation.id for violation in decision.would]),
+        ("waived", expected.waived, [waiver.violation for waiver in decision.waived]),
     ):
-        if id_ is not None and not any(matches_id(id_, found.id) for found in violations):
+        if id_ is not None and not any(matches_id(id_, other) for other in ids):
             hint = _hint(id_, known_ids)
-            yield Mismatch(key, f"{key} `{id_}`{hint}", _join_ids(violations))
+            yield Mismatch(key, f"{key} `{id_}`{hint}", ", ".join(ids) or "nothing")
     if expected.says is not None and expected.says not in decision.message:
         found = "another message" if decision.message else "no message"
         yield Mismatch("says", f"a message with `{expected.says}`", found)
@@ -71,9 +72,12 @@ def compare_decision(
 
 
 def matches_id(part: str, id_: str) -> bool:
-    """Return whether `part` is the entry id `id_` or its last part."""
+    """Return whether `part` is the entry id `id_`, its last part, or the rule of a case."""
     if part == _LEARNED:
         return id_.startswith(f"{_LEARNED}/")
+    section, _, name = id_.partition("/")
+    if section == "rules" and "/" in name and matches_id(part, f"rules/{name.partition('/')[0]}"):
+        return True
     return id_ == part or id_.endswith(f"/{part}")
 
 
@@ -92,10 +96,6 @@ def _is_equal(found: Any, expected: Any) -> bool:
     if isinstance(expected, int | float) and isinstance(found, int | float):
         return math.isclose(found, expected, abs_tol=1e-9)
     return bool(found == expected)
-
-
-def _join_ids(violations: Iterable[Violation]) -> str:
-    return ", ".join(violation.id for violation in violations) or "nothing"
 
 
 def _hint(part: str, known_ids: Iterable[str]) -> str:

@@ -153,8 +153,11 @@ class _StepRunner:
                 step.approve if isinstance(step.approve, ScriptedApproval) else ScriptedApproval(),
             )
         if step.spend is not None:
-            tokens, cost = step.spend.get("tokens", 0), step.spend.get("cost", 0.0)
-            session.spend(tokens=int(tokens), cost=cost)
+            session.spend(
+                tokens=int(step.spend.get("tokens", 0)),
+                cost=step.spend.get("cost", 0.0),
+                model_calls=int(step.spend.get("model_calls", 0)),
+            )
         for time in range(step.times):
             if step.wait is not None:
                 self._clock.now += parse_nanoseconds(step.wait)

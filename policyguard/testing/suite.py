@@ -90,6 +90,7 @@ class ExpectedDecision(_Struct, frozen=True, kw_only=True):
     by: str | None = None
     says: str | None = None
     would: str | None = None
+    waived: str | None = None
     timeout: str | None = None
     structured: dict[str, Any] = {}
 

@@ -57,6 +57,7 @@ def test_session_has_only_documented_members(tmp_path: Path) -> None:
         "arecord",
         "arun",
         "check",
+        "check_batch",
         "close",
         "closed",
         "disabled",

@@ -7,6 +7,7 @@ from functools import cache
 
 from policyguard.compiler.build.entry_paths import selective_entries
 from policyguard.compiler.build.expressions import Expressions
+from policyguard.compiler.build.selectors import complement
 from policyguard.evaluator.activation import Activation, Expression, Selects
 from policyguard.model.entry import SelectiveEntry, Selector
 from policyguard.model.policy import ClassEntry, Policy
@@ -28,7 +29,7 @@ def selects_contents(entry: SelectiveEntry | ClassEntry) -> bool:
 def selector_reads(policy: Policy) -> frozenset[str]:
     """Return the fields that the selectors of all entries read."""
     entries: list[SelectiveEntry | ClassEntry] = [
-        *(entry for entry, _ in selective_entries(policy)),
+        *(entry for _, entry in selective_entries(policy)),
         *policy.classify.classes,
     ]
     return frozenset(
@@ -67,6 +68,25 @@ class ContentSelectors:
         if len(tests) < 2:
             return tests[0] if tests else None
         return lambda activation: all(test(activation) for test in tests)
+
+    def compile_covering(self, entry: SelectiveEntry) -> Selects | None:
+        """Return a predicate for selectors that hold for all that a call says; None for any.
+
+        So commands in a list must all be listed there, and those `outside` must all not be.
+        """
+        tests = [
+            self._compile_covering(key, selector)
+            for key in ("commands", "paths", "hosts")
+            if (selector := getattr(entry, key)) is not None
+        ]
+        if not tests:
+            return None
+        return lambda activation: all(test(activation) for test in tests)
+
+    def _compile_covering(self, key: str, selector: Selector) -> Selects:
+        field = CONTENT_FIELDS[key].removeprefix("call.")
+        excludes = self._compile(key, complement(selector))
+        return lambda activation: bool(getattr(activation, field)) and not excludes(activation)
 
     def combine(self, entry: ClassEntry, when: Expression | None) -> Expression | None:
         """Return the condition of a class: its `commands`, and `when`."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from policyguard.model.effect import Effect
 from policyguard.model.entry import Example, SelectiveEntry
-from policyguard.model.limits import LimitLevel, PollingLimit, iter_limits, limit_id
-from policyguard.model.policy import Learn, Mark, MarkEvent, Policy, Rule
+from policyguard.model.limits import Budget, LimitLevel, PollingLimit, iter_limits, limit_id
+from policyguard.model.policy import Case, Learn, Mark, MarkEvent, Policy, Rule
 
 Path = tuple[str | int, ...]
 
@@ -21,15 +22,35 @@ def learn_sections(policy: Policy) -> Iterator[tuple[Learn, Path]]:
             yield signature.learn, ("signatures", index, "learn")
 
 
-def rule_examples(policy: Policy) -> Iterator[tuple[Rule, Example, bool, Path]]:
-    """Yield each example with its rule, whether the rule must match it, and its path."""
-    for rule in policy.rules:
+def rule_examples(policy: Policy) -> Iterator[tuple[Rule | Case, Example, bool, Path]]:
+    """Yield each example with its rule or case, whether that must match it, and its path."""
+    for path, part in rule_parts(policy):
         for kind, examples in (
-            ("match", rule.examples.match),
-            ("no_match", rule.examples.no_match),
+            ("match", part.examples.match),
+            ("no_match", part.examples.no_match),
         ):
             for index, example in enumerate(examples):
-                yield rule, example, kind == "match", ("rules", rule.id, "examples", kind, index)
+                yield part, example, kind == "match", (*path, "examples", kind, index)
+
+
+def call_entries(policy: Policy) -> Iterator[tuple[Path, Rule | Case | Budget]]:
+    """Yield the entries that select calls, with their paths: rules, their cases, and budgets."""
+    yield from rule_parts(policy)
+    for budget in policy.budgets:
+        yield ("budgets", budget.id), budget
+
+
+def rule_parts(policy: Policy) -> Iterator[tuple[Path, Rule | Case]]:
+    """Yield each rule, followed by its cases, with their paths."""
+    for rule in policy.rules:
+        path: Path = ("rules", rule.id)
+        yield path, rule
+        yield from (((*path, "cases", index), case) for index, case in enumerate(rule.cases))
+
+
+def case_id(rule: str, index: int) -> str:
+    """Return the id of a case, counted from 1."""
+    return f"rules/{rule}/{index + 1}"
 
 
 def mark_events(
@@ -48,14 +69,11 @@ def mark_events(
                     yield mark, kind, event, (*path, index)
 
 
-def selective_entries(policy: Policy) -> Iterator[tuple[SelectiveEntry, Path]]:
+def selective_entries(policy: Policy) -> Iterator[tuple[Path, SelectiveEntry]]:
     """Yield every entry with selectors but for classes, with its path."""
-    for rule in policy.rules:
-        yield rule, ("rules", rule.id)
-    for budget in policy.budgets:
-        yield budget, ("budgets", budget.id)
+    yield from call_entries(policy)
     for _, _, event, path in mark_events(policy):
-        yield event, path
+        yield path, event
 
 
 def level_path(level: str) -> Path:
@@ -73,7 +91,7 @@ def limit_path(limits: LimitLevel, level: str, kind: str, index: int) -> Path:
 def list_entry_ids(policy: Policy) -> Iterator[tuple[str, Path]]:
     """Yield the id and path of every entry that may fire."""
     for rule in policy.rules:
-        yield f"rules/{rule.id}", ("rules", rule.id)
+        yield from _rule_ids(rule)
     for level, limits in policy.limits.items():
         for kind, index, limit in iter_limits(limits):
             path = limit_path(limits, level, kind, index)
@@ -87,6 +105,8 @@ def list_entry_ids(policy: Policy) -> Iterator[tuple[str, Path]]:
             yield f"limits/{level}/timeout", (*level_path(level), "timeout")
     for budget in policy.budgets:
         yield f"budgets/{budget.id}", ("budgets", budget.id)
+    for exception in policy.exceptions:
+        yield f"exceptions/{exception.id}", ("exceptions", exception.id)
     for index in range(len(policy.radius)):
         yield radius_id(policy, index), ("radius", index)
     for index, signature in enumerate(policy.signatures):
@@ -99,6 +119,18 @@ def list_entry_ids(policy: Policy) -> Iterator[tuple[str, Path]]:
         yield "learn", ("learn",)
         for name in policy.learn.parameters or {}:
             yield learn_id(name), ("learn", "parameters", name)
+
+
+def _rule_ids(rule: Rule) -> Iterator[tuple[str, Path]]:
+    """Yield the id and path of a rule; of one with cases, those of its parts that do something."""
+    path: Path = ("rules", rule.id)
+    if not rule.cases:
+        yield f"rules/{rule.id}", path
+    for index, case in enumerate(rule.cases):
+        if case.effect is not Effect.ALLOW:
+            yield case_id(rule.id, index), (*path, "cases", index)
+    if rule.otherwise is not Effect.ALLOW:
+        yield f"rules/{rule.id}/otherwise", (*path, "otherwise")
 
 
 def radius_id(policy: Policy, index: int) -> str:

@@ -80,6 +80,8 @@ def build_evaluator(
         marks=planner.marks,
         approval_requirements=planner.approvals(),
         refusal_limits=planner.refusal_limit_ids(),
+        exceptions=planner.exceptions,
+        refuses_batches=policy.batch == "all_or_none",
         check_tags=build_tag_checker(policy),
         patterns=GrantPatterns(policy.classify, expressions.shell),
         reads_counts=any(".count" in source for source in expressions.sources()),

@@ -27,13 +27,19 @@ from policyguard.cel import compile as compile_cel
 from policyguard.cel.program import compile_prefilter
 from policyguard.cel.syntax.ast import Constant, Expr, TextSpan
 from policyguard.compiler.build.cel_env import CelEnvironment
-from policyguard.compiler.build.entry_paths import Path, learn_sections, limit_path, mark_events
+from policyguard.compiler.build.entry_paths import (
+    Path,
+    learn_sections,
+    limit_path,
+    mark_events,
+    rule_parts,
+)
 from policyguard.compiler.load import language_version
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.evaluator.activation import Activation, Expression, Prefilter
 from policyguard.model.diagnostic import Diagnostic
 from policyguard.model.limits import limits_of
-from policyguard.model.policy import Policy
+from policyguard.model.policy import Policy, Rule
 
 if TYPE_CHECKING:
     from policyguard.compiler.merge.layers import MergedPolicy
@@ -173,6 +179,15 @@ def restore_expressions(policy: Policy, outlines: Mapping[str, ParsedExpression]
     return Expressions(programs, environment)
 
 
+def rule_reads(expressions: Expressions, rule: Rule) -> frozenset[str]:
+    """Return the dotted fields that the conditions of a rule and its cases read."""
+    own: Path = ("rules", rule.id)
+    paths = [own, *((*own, "cases", index) for index in range(len(rule.cases)))]
+    return frozenset[str]().union(
+        *(expressions.reads(*path, key) for path in paths for key in ("when", "unless"))
+    )
+
+
 def reads_field(reads: frozenset[str], field: str) -> bool:
     """Return whether one of the dotted fields is `field`, or lies inside or around it."""
     return any(
@@ -217,11 +232,15 @@ def _list_specs(policy: Policy, environment: CelEnvironment) -> Iterator[Express
     for budget in policy.budgets:
         if budget.when is not None:
             # These count from the start of the call.
-            begins = budget.concurrent is not None or budget.time is not None
+            kinds = (budget.concurrent, budget.time, budget.distinct)
+            begins = any(kind is not None for kind in kinds)
             declarations = before if begins else after
             yield ExpressionSpec(("budgets", budget.id, "when"), budget.when, declarations, BOOL)
         if budget.sum is not None:
             yield ExpressionSpec(("budgets", budget.id, "sum"), budget.sum, after, NUMBER)
+        if budget.distinct is not None:
+            path = ("budgets", budget.id, "distinct")
+            yield ExpressionSpec(path, budget.distinct, before, DYN)
         for index, key in enumerate(budget.per.keys):
             yield ExpressionSpec(("budgets", budget.id, "per", index + 1), key, before, STRING)
     for learn, path in learn_sections(policy):
@@ -243,11 +262,14 @@ def _list_specs(policy: Policy, environment: CelEnvironment) -> Iterator[Express
     for mark in policy.marks:
         if mark.key is not None:
             yield ExpressionSpec(("marks", mark.id, "key"), mark.key, after, DYN)
-    for rule in policy.rules:
-        if rule.when is not None:
-            yield ExpressionSpec(("rules", rule.id, "when"), rule.when, before, BOOL)
-        if rule.unless is not None:
-            yield ExpressionSpec(("rules", rule.id, "unless"), rule.unless, before, BOOL)
+    for path, part in rule_parts(policy):
+        if part.when is not None:
+            yield ExpressionSpec((*path, "when"), part.when, before, BOOL)
+        if part.unless is not None:
+            yield ExpressionSpec((*path, "unless"), part.unless, before, BOOL)
+    for exception in policy.exceptions:
+        if exception.when is not None:
+            yield ExpressionSpec(("exceptions", exception.id, "when"), exception.when, before, BOOL)
 
 
 def _to_diagnostic(problem: Problem, spec: ExpressionSpec, merged: MergedPolicy) -> Diagnostic:
@@ -276,7 +298,7 @@ def _hint(problem: Problem, spec: ExpressionSpec) -> str | None:
         if spec.path[0] == "marks":
             early = "`clear` is"
         if spec.path[0] == "budgets":
-            early = "`per`, and `when` beside `concurrent` or `time`, are"
+            early = "`per` and `distinct`, and `when` beside `concurrent` or `time`, are"
         return f"{early} evaluated before the call, which has no outcome yet"
     return None
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from policyguard.compiler.build.entry_paths import call_entries
 from policyguard.compiler.build.selectors import compile_glob
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.engines.regex import Regex
@@ -56,8 +57,7 @@ def parse_message(text: str) -> ParsedMessage:
 
 def collect_message_fields(policy: Policy) -> frozenset[str]:
     """Return the dotted names of all placeholders in messages."""
-    texts = [text for rule in policy.rules for text in (rule.message, rule.instead)]
-    texts += [text for budget in policy.budgets for text in (budget.message, budget.instead)]
+    texts = [text for _, entry in call_entries(policy) for text in (entry.message, entry.instead)]
     return frozenset(
         placeholder.name
         for text in texts

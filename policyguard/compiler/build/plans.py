@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 
+from msgspec.structs import replace
+
+from policyguard.compiler.build.cases import CaseBuilder
 from policyguard.compiler.build.content_selectors import ContentSelectors, selects_contents
 from policyguard.compiler.build.entry_paths import Path
-from policyguard.compiler.build.expressions import Expressions, reads_field
+from policyguard.compiler.build.exceptions import build_exceptions
+from policyguard.compiler.build.expressions import Expressions, reads_field, rule_reads
 from policyguard.compiler.build.limits import (
     LIMIT_KINDS,
     LimitBuilder,
@@ -28,6 +32,7 @@ from policyguard.compiler.build.selectors import (
 from policyguard.evaluator.activation import Expression
 from policyguard.evaluator.approvals import ApprovalRequirement
 from policyguard.evaluator.budgets.budget import CompiledBudget
+from policyguard.evaluator.cases import CompiledCase
 from policyguard.evaluator.limits.base import LimitChecker
 from policyguard.evaluator.limits.escalation import Escalation
 from policyguard.evaluator.plan import ClassCandidates, ClassOption, Plan
@@ -51,6 +56,7 @@ class PlanBuilder:
         self.redact = build_redactor(policy)
         self._policy = policy
         self._expressions = expressions
+        self.exceptions = build_exceptions(policy, expressions)
         self._contents = ContentSelectors(policy, expressions)
         self._marks = MarkBuilder(policy, expressions, self._contents, digest)
         self.marks = self._marks.marks
@@ -78,10 +84,17 @@ class PlanBuilder:
             (compile_selectors(entry), self.budgets[f"budgets/{entry.id}"])
             for entry in policy.budgets
         ]
+        self._case_builder = CaseBuilder(policy, expressions, self._contents, self.redact)
         self._rules = [
             (compile_selectors(entry), compile_selector(entry.agents), self._build_rule(entry))
             for entry in policy.rules
         ]
+        self._case_sets = {
+            f"rules/{entry.id}": self._case_builder.build(entry)
+            for entry in policy.rules
+            if entry.cases
+        }
+        self._with_cases = cache(_with_cases)
         self._class_matchers = [
             (
                 entry,
@@ -136,9 +149,11 @@ class PlanBuilder:
             ),
             rules=self._cached_rules(
                 tuple(
-                    rule
+                    chosen
                     for selected, agents, rule in self._rules
-                    if selected(tool, server, alias, classes) and agents(agent)
+                    if selected(tool, server, alias, classes)
+                    and agents(agent)
+                    and (chosen := self._choose_cases(rule, tool, server, agent, alias, classes))
                 )
             ),
             state_changing=self._state_changing(classes),
@@ -149,13 +164,36 @@ class PlanBuilder:
             marks=self._marks.select(tool, server, agent, classes, alias) if self.marks else None,
         )
 
+    def _choose_cases(
+        self,
+        rule: CompiledRule,
+        tool: str,
+        server: str,
+        agent: str,
+        alias: str,
+        classes: tuple[str, ...],
+    ) -> CompiledRule | None:
+        """Return a rule with the cases that such calls may match; None if there are none."""
+        cases = self._case_sets.get(rule.id)
+        if cases is None:
+            return rule
+        chosen = cases.choose(tool, server, agent, alias, classes)
+        return self._with_cases(rule, chosen) if chosen else None
+
     def refusal_limit_ids(self) -> tuple[str, ...]:
         """Return the ids of all `refusals` limits."""
         return tuple(limit.id for limit in self._refusals.values() if limit is not None)
 
     def approvals(self) -> dict[str, ApprovalRequirement]:
         """Return the approval requirement of each rule that has one."""
-        return {rule.id: rule.approval for _, _, rule in self._rules if rule.approval is not None}
+        found = {rule.id: rule.approval for _, _, rule in self._rules if rule.approval is not None}
+        of_cases = {
+            case: found[rule]
+            for rule, cases in self._case_sets.items()
+            if rule in found
+            for case in cases.ids
+        }
+        return found | of_cases
 
     def _find_timeout(self, levels: list[str]) -> tuple[int | None, str]:
         """Return the timeout of a call, and the id of the limit that sets it."""
@@ -186,13 +224,22 @@ class PlanBuilder:
         path: Path = ("budgets", entry.id)
         kind, limit = next(
             (kind, getattr(entry, kind))
-            for kind in ("calls", "tokens", "cost", "time", "concurrent", "sum")
+            for kind in (
+                "calls",
+                "tokens",
+                "cost",
+                "time",
+                "concurrent",
+                "model_calls",
+                "sum",
+                "distinct",
+            )
             if getattr(entry, kind) is not None
         )
-        if kind == "sum":
+        if kind in ("sum", "distinct"):
             limit = entry.max or 0
         when = self._expressions.reads(*path, "when")
-        total = self._expressions.reads(*path, "sum")
+        total = self._expressions.reads(*path, "sum") | self._expressions.reads(*path, "distinct")
         unit = 1 if kind == "time" else SCALE
         return CompiledBudget(
             id=f"budgets/{entry.id}",
@@ -209,7 +256,9 @@ class PlanBuilder:
             when=self._expressions.get(*path, "when"),
             when_post_paid=reads_field(when, "outcome"),
             sum=self._expressions.get(*path, "sum"),
-            post_paid=kind in ("tokens", "cost") or reads_field(when | total, "outcome"),
+            distinct=self._expressions.get(*path, "distinct"),
+            post_paid=kind in ("tokens", "cost", "model_calls")
+            or reads_field(when | total, "outcome"),
             is_owned_by=compile_selector(entry.agents),
             selective=any((entry.tools, entry.servers, entry.classes, entry.when, entry.per.keys))
             or selects_contents(entry),
@@ -229,6 +278,7 @@ class PlanBuilder:
             digest=self._digest,
             max_charges=self._policy.bounds.window_entries,
             max_keys=self._policy.bounds.budget_keys,
+            exceptions=self.exceptions,
         )
 
     def _build_rule(self, entry: RuleEntry) -> CompiledRule:
@@ -243,9 +293,7 @@ class PlanBuilder:
             message=build_message(entry.message, self.redact),
             instead=build_message(entry.instead, self.redact),
             observe=is_observed(entry),
-            reads_time=self._reads_time(
-                self._expressions.reads(*path, "when") | self._expressions.reads(*path, "unless")
-            ),
+            reads_time=self._reads_time(rule_reads(self._expressions, entry)),
             approval=_build_approval(entry),
         )
 
@@ -280,6 +328,10 @@ class PlanBuilder:
             return lambda classes: True
         named = frozenset(changing)
         return lambda classes: not classes or not named.isdisjoint(classes)
+
+
+def _with_cases(rule: CompiledRule, cases: tuple[CompiledCase, ...]) -> CompiledRule:
+    return replace(rule, cases=cases)
 
 
 _KIND_FIELDS = ("tool", "server", "class", "classes", "agent", "hints", "args", "command")

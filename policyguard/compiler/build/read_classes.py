@@ -8,8 +8,8 @@ from policyguard.cel.syntax.ast import Call, Constant, Expr, iter_children
 from policyguard.compiler.build.entry_paths import selective_entries
 from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.compiler.build.messages import collect_message_fields
-from policyguard.compiler.build.selectors import compile_selector
-from policyguard.model.policy import Policy
+from policyguard.compiler.build.selectors import compile_selector, complement
+from policyguard.model.policy import Case, Policy
 
 COUNT_CLASS = "count_class"
 """The function of `session` that counts calls by class."""
@@ -26,10 +26,12 @@ def find_read_classes(policy: Policy, expressions: Expressions) -> frozenset[str
     if None in counted or reads_field(reads, "call.classes"):
         return known
     found = {name for name in counted if name is not None}
-    for entry, _ in selective_entries(policy):
+    for _, entry in selective_entries(policy):
         if entry.classes is not None:
             # One that `outside` names matters less: it matches nothing by itself.
             found.update(filter(compile_selector(entry.classes), known))
+            if isinstance(entry, Case):  # which others a call has says whether it is certain
+                found.update(filter(compile_selector(complement(entry.classes)), known))
     changing = policy.classify.state_changing
     if isinstance(changing, tuple):
         found.update(changing)

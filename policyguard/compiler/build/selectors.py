@@ -149,6 +149,29 @@ def compile_selectors(
     )
 
 
+def complement(selector: Selector) -> Selector:
+    """Return the selector of what one does not certainly match."""
+    return Selector(items=selector.items, outside=not selector.outside)
+
+
+def compile_covering_selectors(
+    entry: SelectiveEntry,
+) -> Callable[[str, str, str, tuple[str, ...]], bool]:
+    """Return a predicate like `compile_selectors`, true only of calls that certainly match.
+
+    A call of two classes is not certainly of the one that is listed.
+    """
+    tools = compile_tool_selector(complement(entry.tools)) if entry.tools else None
+    classes = compile_class_selector(complement(entry.classes)) if entry.classes else None
+
+    def covers(tool: str, server: str, alias: str, names: tuple[str, ...]) -> bool:
+        if tools is not None and tools(tool, server, alias):
+            return False
+        return classes is None or not classes(names)
+
+    return covers
+
+
 def split_words(name: str) -> frozenset[str]:
     """Return the words of a tool's name (see `list_words`)."""
     return frozenset(list_words(name))

@@ -41,7 +41,7 @@ def check_content_selectors(policy: Policy, merged: MergedPolicy) -> Iterator[Di
 
 
 def _iter_selectors(policy: Policy) -> Iterator[tuple[Path, str, Selector]]:
-    for entry, path in selective_entries(policy):
+    for path, entry in selective_entries(policy):
         for key in ("commands", "paths", "hosts", "finds"):
             selector = getattr(entry, key)
             if selector is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from policyguard.compiler.build.call_readers import TARGETS_HINT
-from policyguard.compiler.build.entry_paths import level_path, selective_entries
+from policyguard.compiler.build.entry_paths import call_entries, level_path, selective_entries
 from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.compiler.build.messages import parse_message
 from policyguard.compiler.merge.layers import MergedPolicy
@@ -48,7 +48,7 @@ def check_empty_fields(
 
 def _find_selectors(policy: Policy, key: str) -> Iterator[Path]:
     """Yield the paths of the selectors under a key."""
-    for entry, path in selective_entries(policy):
+    for path, entry in selective_entries(policy):
         if getattr(entry, key) is not None:
             yield *path, key
     if key == "commands":
@@ -62,10 +62,8 @@ def _find_readers(policy: Policy, expressions: Expressions, field: str) -> Itera
     for path, program in expressions:
         if reads_field(program.reads, field):
             yield path
-    for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
-        for entry in entries:
-            for key in ("message", "instead"):
-                text = getattr(entry, key)
-                placeholders = parse_message(text).placeholders if text is not None else ()
-                if any(placeholder.name == field for placeholder in placeholders):
-                    yield section, entry.id, key
+    for path, entry in call_entries(policy):
+        for key, text in (("message", entry.message), ("instead", entry.instead)):
+            placeholders = parse_message(text).placeholders if text is not None else ()
+            if any(placeholder.name == field for placeholder in placeholders):
+                yield *path, key

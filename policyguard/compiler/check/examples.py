@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from policyguard.compiler.build.content_selectors import CONTENT_FIELDS
-from policyguard.compiler.build.entry_paths import rule_examples
+from policyguard.compiler.build.entry_paths import case_id, rule_examples
 from policyguard.compiler.build.selectors import compile_selector, compile_tool_selector
 from policyguard.compiler.merge.layers import MergedPolicy
 from policyguard.evaluator.activation import Expression
@@ -30,11 +30,18 @@ def run_examples(
 
     Tags that an example does not set have their default, or are absent.
     """
-    for rule, example, expected, path in rule_examples(policy):
-        matched, reason = _match_example(policy, rule, example, evaluator)
+    for part, example, expected, path in rule_examples(policy):
+        name = str(path[1])
+        if isinstance(part, Rule):
+            matched, reason = _match_example(policy, part, example, evaluator)
+            shown = f"rule `{name}`"
+        else:
+            number = int(path[3])
+            matched, reason = _match_case(policy, case_id(name, number), example, evaluator)
+            shown = f"case {number + 1} of rule `{name}`"
         if matched is not expected:
             code = f"example/{'no-match' if expected else 'match'}"
-            message = _failure_message(rule, example, matched=matched)
+            message = _failure_message(shown, example, matched=matched)
             yield merged.diagnostic(code, message, path, hint=reason or None)
 
 
@@ -76,6 +83,8 @@ def _match_example(
     except ArgumentsError:
         return True, ""  # refused before any rule
     compiled = next((entry for entry in plan.rules if entry.id == f"rules/{rule.id}"), None)
+    if compiled is None and rule.cases:
+        return False, "no case of the rule matches"
     if compiled is None:
         return False, "; ".join(_selector_mismatches(rule, example, attempt))
     if compiled.selects is not None and not compiled.selects(attempt.activation):
@@ -88,6 +97,24 @@ def _match_example(
     # `unless` can only exempt a call that `when` matches.
     exempt = rule.unless is not None and _is_true(compiled.when, attempt)
     return False, "its `unless` is true" if exempt else "its `when` is false"
+
+
+def _match_case(
+    policy: Policy, case: str, example: Example, evaluator: Evaluator
+) -> tuple[bool, str]:
+    """Return whether a case decides on its example, and what does if it is another."""
+    rule = case.rpartition("/")[0]
+    try:
+        plan, attempt = prepare_example(policy, example, evaluator)
+    except ArgumentsError:
+        return True, ""  # refused before any rule
+    compiled = next((entry for entry in plan.rules if entry.id == rule), None)
+    found = compiled.find_case(attempt) if compiled is not None else None
+    if attempt.errors:
+        return found is not None and found.id == case, f"it failed: {attempt.errors[0].error}"
+    if found is None:
+        return False, "no case of the rule matches"
+    return found.id == case, "" if found.id == case else f"`{found.id}` decides"
 
 
 def _selector_mismatches(rule: Rule, example: Example, attempt: Attempt) -> Iterator[str]:
@@ -134,8 +161,8 @@ def _to_nanoseconds(at: str | None) -> int | None:
     return round(datetime.fromisoformat(at).timestamp()) * 1_000_000_000
 
 
-def _failure_message(rule: Rule, example: Example, *, matched: bool) -> str:
+def _failure_message(shown: str, example: Example, *, matched: bool) -> str:
     call = example.tool if example.command is None else f"{example.tool}: {example.command}"
     if matched:
-        return f"rule `{rule.id}` matches `{call}`, but its examples say `no_match`"
-    return f"rule `{rule.id}` does not match `{call}`, but its examples say `match`"
+        return f"{shown} matches `{call}`, but its examples say `no_match`"
+    return f"{shown} does not match `{call}`, but its examples say `match`"

@@ -45,7 +45,9 @@ def _find_ineffective_keys(policy: Policy) -> Iterator[tuple[Path, str, str | No
             message = "`reserve` applies to tokens or cost, but this budget counts neither"
             yield ("budgets", budget.id, "reserve"), message, None
     for rule in policy.rules:
-        if rule.approval is not None and Effect.ASK not in (rule.effect, rule.on_error):
+        effects = [rule.effect, rule.on_error, rule.otherwise]
+        effects += [effect for case in rule.cases for effect in (case.effect, case.on_error)]
+        if rule.approval is not None and Effect.ASK not in effects:
             message = f"`approval` needs `effect: ask`, but this rule has the effect {rule.effect}"
             yield ("rules", rule.id, "approval"), message, "write `effect: ask`"
     likeness = policy.classify.likeness
@@ -101,6 +103,7 @@ def _descriptive_entries(policy: Policy) -> Iterator[tuple[Path, Entry]]:
         ("params", policy.params),
         ("tags", policy.tags),
         ("patterns", policy.patterns),
+        ("exceptions", {entry.id: entry for entry in policy.exceptions}),
     )
     for section, named in maps:
         yield from (((section, name), entry) for name, entry in named.items())

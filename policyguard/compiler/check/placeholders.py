@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from policyguard.compiler.build.entry_paths import call_entries
 from policyguard.compiler.build.messages import ParsedMessage, parse_message
 from policyguard.compiler.merge.layers import MergedPolicy
 from policyguard.engines.yaml_tree import ScalarNode
@@ -40,13 +41,12 @@ _DOUBLED = re.compile(r"\{\{ *([\w.]{1,60}) *\}\}")
 
 def check_placeholders(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
     """Report undefined placeholders in the messages of rules and budgets."""
-    for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
-        for entry in entries:
-            for field in ("message", "instead"):
-                node = merged.node((section, entry.id, field))
-                text = getattr(entry, field)
-                if text is not None and isinstance(node, ScalarNode):
-                    yield from _check_message(node, parse_message(text), section, policy, merged)
+    for path, entry in call_entries(policy):
+        for field, text in (("message", entry.message), ("instead", entry.instead)):
+            node = merged.node((*path, field))
+            if text is not None and isinstance(node, ScalarNode):
+                section = str(path[0])
+                yield from _check_message(node, parse_message(text), section, policy, merged)
 
 
 def _check_message(

@@ -56,7 +56,7 @@ def _check_classes(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]
 
 def _class_references(policy: Policy) -> Iterator[tuple[Path, str]]:
     """Yield every reference to a class, with its path."""
-    for entry, path in selective_entries(policy):
+    for path, entry in selective_entries(policy):
         yield from _selector_items(entry, (*path, "classes"))
     for level in policy.limits:
         group, _, name = level.partition(":")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from policyguard.cel.types.types import RecordType
-from policyguard.compiler.build.entry_paths import rule_examples
+from policyguard.compiler.build.entry_paths import call_entries, rule_examples
 from policyguard.compiler.build.messages import parse_message
 from policyguard.compiler.check.tool_schemas import ToolCatalog
 from policyguard.compiler.merge.layers import MergedPolicy
@@ -37,9 +37,8 @@ def check_tool_names(
     for _, _, _, path in rule_examples(policy):
         if merged.origin(path) in tools.policy_files:
             yield from _check_example(path, merged, tools)
-    for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
-        for entry in entries:
-            yield from _check_messages((section, entry.id), merged, tools)
+    for path, _ in call_entries(policy):
+        yield from _check_messages(path, merged, tools)
 
 
 def _tool_references(merged: MergedPolicy) -> Iterator[ScalarNode]:
@@ -48,6 +47,9 @@ def _tool_references(merged: MergedPolicy) -> Iterator[ScalarNode]:
     containers: list[Node | None] = []
     for section in _SECTIONS:
         containers += _child_values(tree.get(section))
+    for rule in _child_values(tree.get("rules")):
+        cases = rule.get("cases") if isinstance(rule, MappingNode) else None
+        containers += _child_values(cases)
     for mark in _child_values(tree.get("marks")):
         for events in _child_values(mark):  # one, or a list of them
             containers += _child_values(events) if isinstance(events, SequenceNode) else [events]

@@ -135,8 +135,6 @@ _TOP_HINTS = {
 """What to write instead of sections of other tools."""
 _TIMES = {"second": "1s", "minute": "1m", "hour": "1h", "day": "1d", "week": "7d", "month": "30d"}
 _WORKAROUNDS = {
-    "exceptions": "until then write `unless: …` in the entry",
-    "locked": "until then `lint` reports what a layer weakens",
     "result_rules": "until then the host must filter results",
 }
 """What to write instead of what is not implemented yet."""

@@ -206,10 +206,7 @@ def _describe_dependent(problem: ValidationProblem) -> Message:
         for other in others
         if key in problem.value and other not in problem.value
     )
-    hint = None
-    if (given, needed) == ("max", "sum") and "calls" not in problem.value:
-        hint = f"to count calls, write {diagnostic.quote_text(f'calls: {problem.value[given]}')}"
-    return Message("schema/missing-key", f"`{given}` needs `{needed}` beside it", hint)
+    return Message("schema/missing-key", f"`{given}` needs `{needed}` beside it")
 
 
 def _describe_choice(problem: ValidationProblem) -> Message:
@@ -220,6 +217,11 @@ def _describe_choice(problem: ValidationProblem) -> Message:
         hint = "write an entry for each" if "calls" in keys else None
         message = f"{_owner(problem)} has {' and '.join(given)}; keep exactly one"
         return Message("schema/conflict", message, hint)
+    if keys == ["sum", "distinct"]:
+        amount = diagnostic.quote_text(f"calls: {problem.value['max']}")
+        hint = None if "calls" in problem.value else f"to count calls, write {amount}"
+        message = "`max` needs `sum` or `distinct` beside it"
+        return Message("schema/missing-key", message, hint)
     amount = "one" if problem.keyword == "oneOf" else "at least one"
     hint = 'to cover every call, write `tools: ["*"]`' if "tools" in keys else None
     return Message("schema/missing-key", f"{_owner(problem)} needs {amount} of {names}", hint)

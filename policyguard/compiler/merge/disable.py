@@ -47,9 +47,7 @@ def remove_disabled(
     known |= _collect_ids(inherited)
     drop: set[Path] = set()
     for key, _ in section.entries:
-        full = [name for name in known if name == key.text or name.endswith(f"/{key.text}")]
-        if key.text in known:
-            full = [key.text]
+        full = _matching_ids(key.text, known)
         if not full:
             message = f"no inherited entry has the id {quote_text(key.text)}"
             short = {name.rpartition("/")[2] for name in known}
@@ -67,6 +65,17 @@ def remove_disabled(
             drop.update(known[full[0]])
     rest = remove_paths(inherited, frozenset(drop))
     return (rest if isinstance(rest, MappingNode) else inherited), diagnostics
+
+
+def resolve_disabled(inherited: MappingNode, text: str) -> list[str]:
+    """Return the full ids of the inherited entries that a key of `disable` means."""
+    return _matching_ids(text, _collect_ids(inherited))
+
+
+def _matching_ids(text: str, known: Iterable[str]) -> list[str]:
+    """Return the id that is `text`, else those that end in it."""
+    ids = list(known)
+    return [text] if text in ids else [name for name in ids if name.endswith(f"/{text}")]
 
 
 def collect_names(tree: Node) -> set[tuple[str, str]]:

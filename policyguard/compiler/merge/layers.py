@@ -11,6 +11,14 @@ from policyguard.compiler.inputs import InputFile
 from policyguard.compiler.load.layer_validation import find_span, validate_layer
 from policyguard.compiler.load.loader import Layer, LoadedLayers
 from policyguard.compiler.merge.disable import collect_names, find_duplicate_ids, remove_disabled
+from policyguard.compiler.merge.lock_check import check_locks
+from policyguard.compiler.merge.locks import (
+    KeyPath,
+    Locks,
+    add_locks,
+    pinned_lists,
+    without_env,
+)
 from policyguard.compiler.merge.merger import merge_layer
 from policyguard.engines.source import SourceText
 from policyguard.engines.yaml_tree import MappingNode, Node, Path, ScalarNode, descend
@@ -18,10 +26,14 @@ from policyguard.model.diagnostic import Diagnostic, Severity, Span
 
 
 class LayerStep(NamedTuple):
-    """One layer alone, and what it was merged into, without what it disables."""
+    """One layer alone, and what it was merged into, without what it disables.
+
+    `pinned`: see `merge_layer`.
+    """
 
     layer: MappingNode
     inherited: MappingNode
+    pinned: frozenset[KeyPath] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -36,6 +48,8 @@ class MergedPolicy:
     check them as a whole, but their names exist. `is_complete` is whether every layer could be
     read; if not, more names may exist.
 
+    `locks` are the values that are locked, by their paths.
+
     `steps` are the layers in order, the last one on top; `files` are all files read.
     """
 
@@ -45,6 +59,7 @@ class MergedPolicy:
     is_complete: bool
     steps: tuple[LayerStep, ...]
     files: tuple[InputFile, ...]
+    locks: Locks
 
     @property
     def top_layer(self) -> MappingNode:
@@ -118,6 +133,7 @@ def merge_layers(loaded: LoadedLayers) -> tuple[MergedPolicy, list[Diagnostic]]:
     steps: list[LayerStep] = []
     broken: set[tuple[str, str]] = set()
     complete = loaded.is_complete
+    locks: Locks = {}
     for layer in loaded.layers:
         checked = validate_layer(layer.root, loaded.diagnostics)
         diagnostics += checked.diagnostics
@@ -125,7 +141,9 @@ def merge_layers(loaded: LoadedLayers) -> tuple[MergedPolicy, list[Diagnostic]]:
             complete = False
             continue
         base, found = remove_disabled(tree, checked.tree, broken)
-        steps.append(LayerStep(checked.tree, base))
+        diagnostics += check_locks(checked.tree, tree, locks)
+        pinned = pinned_lists(locks)
+        steps.append(LayerStep(checked.tree, base, pinned))
         broken |= {
             (str(path[0]), path[1])
             for path in checked.removed
@@ -133,13 +151,14 @@ def merge_layers(loaded: LoadedLayers) -> tuple[MergedPolicy, list[Diagnostic]]:
         }
         broken |= collect_names(layer.root) - collect_names(checked.tree)
         diagnostics += find_duplicate_ids(checked.tree)
-        tree, changed = merge_layer(base, checked.tree)
+        tree, changed = merge_layer(base, checked.tree, pinned)
         diagnostics += [*found, *changed] if complete else changed
+        locks = add_locks(locks, checked.tree, tree)
+        tree = without_env(tree, locks)
     sources = {layer.source.file: layer.source for layer in loaded.layers}
     files = tuple(loaded.files)
-    merged = MergedPolicy(
-        sources, tree, frozenset(broken), complete, tuple(steps or [LayerStep(tree, tree)]), files
-    )
+    done = tuple(steps or [LayerStep(tree, tree)])
+    merged = MergedPolicy(sources, tree, frozenset(broken), complete, done, files, locks)
     return merged, diagnostics
 
 

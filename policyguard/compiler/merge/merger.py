@@ -3,9 +3,9 @@
 Sections and maps of entries merge key by key, and a layer's entry replaces the inherited one as a
 whole: a rule never mixes two layers. Only a param keeps its inherited `min` and `max`. In a
 first-match list an entry with a known id replaces it in place; new ones go before the inherited,
-so that they match first. Classes and envelopes have no id, and always go first. The lists of
-`classify.shell` are added to, unless it says `replace: true`. Everything else is replaced, and of
-two exclusive keys the layer's replaces the inherited one.
+so that they match first; above a lock they go after. Classes and envelopes have no id: all are
+new. The lists of `classify.shell` are added to, unless it says `replace: true`. Everything else is
+replaced, and of two exclusive keys the layer's replaces the inherited one.
 """
 
 from __future__ import annotations
@@ -63,9 +63,16 @@ _LAYER_ONLY_KEYS = frozenset({"extends", "disable"})
 """Keys of the layer itself, which are not inherited."""
 
 
-def merge_layer(inherited: MappingNode, layer: MappingNode) -> tuple[MappingNode, list[Diagnostic]]:
-    """Merge `layer` into `inherited`; both are valid against the schema."""
-    merger = _Merger()
+def merge_layer(
+    inherited: MappingNode,
+    layer: MappingNode,
+    pinned: frozenset[tuple[str, ...]] = frozenset(),
+) -> tuple[MappingNode, list[Diagnostic]]:
+    """Merge `layer` into `inherited`; both are valid against the schema.
+
+    New items of `pinned` first-match lists go after the inherited.
+    """
+    merger = _Merger(pinned)
     own = layer.with_entries(
         (key, value) for key, value in layer.entries if key.text not in _LAYER_ONLY_KEYS
     )
@@ -73,7 +80,8 @@ def merge_layer(inherited: MappingNode, layer: MappingNode) -> tuple[MappingNode
 
 
 class _Merger:
-    def __init__(self) -> None:
+    def __init__(self, pinned: frozenset[tuple[str, ...]]) -> None:
+        self._pinned = pinned
         self.diagnostics: list[Diagnostic] = []
 
     def merge_maps(
@@ -114,7 +122,7 @@ class _Merger:
             if path[:2] == _ADDITIVE_SECTION:
                 return _add_items(old, new)
             if path in FIRST_MATCH_LISTS:
-                return _merge_first_match(old, new)
+                return _merge_first_match(old, new, goes_after=path in self._pinned)
         return new
 
 
@@ -140,12 +148,14 @@ def _add_items(inherited: SequenceNode, layer: SequenceNode) -> SequenceNode:
     return layer.with_items([*inherited.items, *new])
 
 
-def _merge_first_match(inherited: SequenceNode, layer: SequenceNode) -> SequenceNode:
+def _merge_first_match(
+    inherited: SequenceNode, layer: SequenceNode, *, goes_after: bool
+) -> SequenceNode:
     known = {identity for item in inherited.items if (identity := _item_id(item))}
     replacing = {identity: item for item in layer.items if (identity := _item_id(item)) in known}
     fresh = [item for item in layer.items if _item_id(item) not in replacing]
     kept = [replacing.get(_item_id(item) or "", item) for item in inherited.items]
-    return layer.with_items([*fresh, *kept])
+    return layer.with_items([*kept, *fresh] if goes_after else [*fresh, *kept])
 
 
 def _item_id(item: Node) -> str | None:

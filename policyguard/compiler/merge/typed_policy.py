@@ -12,6 +12,7 @@ import msgspec
 
 from policyguard.compiler.load import scalars, schema
 from policyguard.engines.yaml_tree import MappingNode, to_plain
+from policyguard.model.effect import Effect
 from policyguard.model.policy import Policy, Value
 
 _BY_ID = ("budgets", "rules", "marks", "result_rules", "exceptions")
@@ -43,9 +44,20 @@ def build_typed_policy(tree: MappingNode, params: dict[str, Value], digest: str)
     radius = policy.get("radius", [])
     policy["radius"] = radius if isinstance(radius, list) else [radius]
     for rule in policy["rules"]:
-        effect = rule["effect"]
-        rule.setdefault("on_error", "block" if effect == "halt" else effect)
+        _fill_effects(rule)
     return msgspec.convert({**policy, "digest": digest}, Policy)
+
+
+def _fill_effects(rule: dict[str, Any]) -> None:
+    """Fill in the effects of a rule and its cases that depend on others."""
+    cases = rule.get("cases", [])
+    if cases:
+        effects = [Effect(case["effect"]) for case in cases]
+        effects.append(Effect(rule.get("otherwise", "allow")))
+        rule["effect"] = max(effects).value
+    for one in [*cases, rule]:
+        effect = "block" if one["effect"] == "halt" else one["effect"]
+        one.setdefault("on_error", rule.get("on_error", effect))
 
 
 def _normalize(value: Any, around: schema.Subschema, *, fill: bool) -> Any:

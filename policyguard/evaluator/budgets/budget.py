@@ -14,7 +14,9 @@ import msgspec
 
 from policyguard.evaluator.activation import Expression, Selects
 from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.budgets.distinct import VALUE_MARK, digest_values
 from policyguard.evaluator.budgets.usage import BudgetUsage, UsageLedger
+from policyguard.evaluator.exceptions import ExceptionSet
 from policyguard.evaluator.limits.escalation import Escalation
 from policyguard.evaluator.messages import MessageTemplate, quote_value
 from policyguard.model.amounts import SCALE, format_duration, to_units
@@ -31,12 +33,13 @@ if TYPE_CHECKING:
 class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """A budget.
 
-    `kind` is calls, tokens, cost, time, concurrent or sum; `max` is in units of 1e-9 (time: ns), as
-    are `reserve`, held per call until its tokens or cost are known, and `extend`, added by an
-    approval or a grant. `scope` is turn, session, agent, user, project or global; of the further
-    `keys` of `per` only a `digest` is kept. `selects` are the selectors on what a call says.
-    `is_owned_by` says whether agents of a name own it. `max_charges` caps the charges kept for a
-    window, `max_keys` the keys.
+    `kind` is calls, tokens, cost, time, concurrent, model_calls, sum or distinct; `max` is in units
+    of 1e-9 (time: ns), as are `reserve`, held per call until its tokens or cost are known, and
+    `extend`, added by an approval or a grant. `scope` is batch, turn, session, agent, user, project
+    or global; of the further `keys` of `per`, and of `distinct` values, only a `digest` is kept.
+    `selects` are the selectors on what a call says. `is_owned_by` says whether agents of a name own
+    it. `max_charges` caps the charges kept for a window, `max_keys` the keys. `exceptions` may
+    waive it, and then stop no call when time is over.
     """
 
     id: str
@@ -49,6 +52,7 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     when: Expression | None
     when_post_paid: bool
     sum: Expression | None
+    distinct: Expression | None
     post_paid: bool
     is_owned_by: Callable[[str], bool]
     selective: bool
@@ -62,6 +66,7 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     digest: Callable[[str], str]
     max_charges: int
     max_keys: int
+    exceptions: ExceptionSet | None = None
 
     @property
     def extension(self) -> float:
@@ -81,18 +86,21 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             return None
         try:
             amount = self._upfront_amount(attempt)
+            values = self._values(attempt)
             suffix = self._key_suffix(attempt)
         except ExpressionError as error:
             text = f"the budget cannot be computed: {attempt.add_error(self.id, error)}"
             return self._violation(attempt, None, 0, self.escalation.effect, text)
         found: Violation | None = None
-        for owner, scope in self.owners(attempt.session):
+        for owner, scope in self.owners(attempt.session, attempt.batch):
             key = scope + suffix
             usage = ledger.get(self.id, key)
             if usage is None and suffix and self._has_too_many_keys(ledger, owner):
                 text = "the budget has too many different keys"
                 return self._violation(attempt, None, 0, self.escalation.effect, text)
             granted = self._granted_amount(ledger, scope, suffix)
+            if values is not None:
+                amount = SCALE * _count_new(values, usage, attempt.at, self.within)
             charge = Charge(self.id, key, amount)
             violation = self._evaluate_scope(usage, granted, charge, owner, attempt)
             if violation is not None:
@@ -102,8 +110,14 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
                     attempt.approval_charges = (*attempt.approval_charges, charge)
             if self.kind == "calls" and self.escalation.thresholds:
                 attempt.attempt_charges = (*attempt.attempt_charges, charge)
+            if self.scope == "batch" and not attempt.batch:
+                continue  # a call alone: nothing is added to it
             # Also where it is exceeded: with the effect *advise* the call runs, and is charged.
-            attempt.charges = (*attempt.charges, charge)
+            if values is None:
+                attempt.charges = (*attempt.charges, charge)
+            else:
+                of_values = [Charge(self.id, f"{key}{VALUE_MARK}{one}", SCALE) for one in values]
+                attempt.charges = (*attempt.charges, *of_values)
         return found
 
     def _applies_to(self, attempt: Attempt) -> bool:
@@ -130,6 +144,12 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             return self.reserve if estimate is None else _to_units(estimate)
         return 0
 
+    def _values(self, attempt: Attempt) -> tuple[str, ...] | None:
+        """Return the digests of a call's values; None if the budget counts no values."""
+        if self.distinct is None:
+            return None
+        return digest_values(self.distinct(attempt.activation), self.digest)
+
     def _key_suffix(self, attempt: Attempt) -> str:
         parts = []
         for key in self.keys:
@@ -139,8 +159,8 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             parts.append(f"\x1f{self.digest(value)}")
         return "".join(parts)
 
-    def owners(self, session: SessionState) -> Iterator[tuple[SessionState, str]]:
-        """Yield the sessions that pay for a session's calls, each with its key.
+    def owners(self, session: SessionState, batch: str = "") -> Iterator[tuple[SessionState, str]]:
+        """Yield the sessions that pay for a session's calls of a batch, each with its key.
 
         For turn and session these are the session and all ancestors whose agent owns the budget.
         """
@@ -151,11 +171,17 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
                     turn = "" if self.scope == "session" else f"\x1e{owner.turn}"
                     yield owner, owner.id + turn
                 owner = owner.parent
-        elif self.is_owned_by(session.agent):
+        elif not self.is_owned_by(session.agent):
+            return
+        elif self.scope == "batch":
+            yield session, f"{session.id}\x1e{session.turn}\x1e{self.digest(batch)}"
+        else:
             yield session, session.scope_keys[self.scope]
 
     def _has_too_many_keys(self, ledger: UsageLedger, owner: SessionState) -> bool:
         """Whether there is no room for one more key, of the owner or in total."""
+        if self.scope == "batch":
+            return False  # the oldest are forgotten
         if self.scope not in ("session", "turn"):
             return ledger.key_count(self.id) >= self.max_keys
         owned = owner.usage_keys if self.scope == "session" else owner.turn_usage_keys
@@ -184,10 +210,16 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         count = used
         if self.kind == "time":
             exceeded = used >= limit
-            if not exceeded and not self.observe and self.escalation.effect >= Effect.BLOCK:
+            stops = self.escalation.effect >= Effect.BLOCK and not self.observe
+            if stops and not exceeded and not self._is_waived(attempt):
                 attempt.cap_timeout(limit - used, self.id)
         elif self.post_paid:
             exceeded = used + amount > limit or used >= limit
+        elif self.kind == "distinct":
+            if not amount:
+                return None  # the values were there before
+            exceeded = used + amount > limit
+            count += amount
         else:
             exceeded = used + amount > limit
             count += amount
@@ -198,14 +230,18 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         if effect is None:
             return None
         retry_after = None
-        if exceeded and usage is not None and self.within is not None and attempt.at is not None:
-            fits_at = usage.fits_at(used + max(amount, 1) - limit, self.within, attempt.at)
+        is_windowed = self.within is not None and self.kind != "distinct"
+        if exceeded and usage is not None and is_windowed and attempt.at is not None:
+            fits_at = usage.fits_at(used + max(amount, 1) - limit, self.within or 0, attempt.at)
             retry_after = (fits_at - attempt.at) / 1e9 if fits_at is not None else None
         if effect < Effect.ASK and self.kind != "time" and not self.post_paid:
             used += amount  # the advice goes with this call's own result
         return self._violation(
             attempt, used, limit, effect, retry_after=retry_after, exceeded=exceeded
         )
+
+    def _is_waived(self, attempt: Attempt) -> bool:
+        return self.exceptions is not None and bool(self.exceptions.find(self.id, attempt))
 
     def _used_amount(
         self, usage: BudgetUsage | None, owner: SessionState, attempt: Attempt
@@ -216,6 +252,8 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             return None if attempt.at is None or start is None else attempt.at - start
         if usage is None:
             return 0
+        if self.kind == "distinct":
+            return SCALE * (usage.values.count(attempt.at, self.within) if usage.values else 0)
         if self.kind == "concurrent":
             return usage.running * SCALE
         return usage.used_at(attempt.at, self.within)
@@ -227,7 +265,7 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         except ExpressionError:
             return None
         least: int | None = None
-        for owner, scope in self.owners(attempt.session):
+        for owner, scope in self.owners(attempt.session, attempt.batch):
             usage = ledger.get(self.id, scope + suffix)
             limit = self.max + self._granted_amount(ledger, scope, suffix)
             limit += usage.granted if usage is not None else 0
@@ -278,7 +316,7 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             what = "is over" if exceeded else "runs out"
             shown = f"{format_duration(used)} of {format_duration(limit)}"
             return f"the time of budget `{name}` {what}: {shown}"
-        counted = {"concurrent": "calls at once", "sum": "in all"}.get(self.kind, self.kind)
+        counted = _COUNTED.get(self.kind, self.kind)
         window = f" in {format_duration(self.within)}" if self.within is not None else ""
         what = "is used up" if exceeded else "runs out"
         unnamed = self.scope in ("agent", "user", "project") and not session.scope_keys[self.scope]
@@ -292,7 +330,7 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         Nothing is refunded to a call that was cancelled, or that goes on after its time: what it
         uses is unknown.
         """
-        if not self.post_paid:
+        if not self.post_paid or self.kind == "model_calls":
             return None
         is_cancelled = outcome.state == "cancelled"
         if is_cancelled and self.kind == "sum":
@@ -321,6 +359,12 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return _to_units((outcome.tokens if self.kind == "tokens" else outcome.cost) or 0)
 
 
+_COUNTED = {
+    "concurrent": "calls at once",
+    "sum": "in all",
+    "model_calls": "calls of the model",
+    "distinct": "different values",
+}
 _INSTEAD = "finish with what you have, or ask the user to raise it"
 _WRAP_UP = "wrap up now: use what remains for the most important steps"
 
@@ -331,3 +375,13 @@ def _to_units(value: Any) -> int:
     if units is None:
         raise ExpressionError("the amount is not a finite number of at least 0")
     return units
+
+
+def _count_new(
+    values: tuple[str, ...], usage: BudgetUsage | None, at: int | None, within: int | None
+) -> int:
+    """Return how many of a call's values do not count yet."""
+    known = usage.values if usage is not None else None
+    if known is None:
+        return len(values)
+    return sum(not known.has(value, at, within) for value in values)

@@ -8,15 +8,16 @@ from msgspec.structs import replace
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.budget import CompiledBudget
+from policyguard.evaluator.budgets.distinct import VALUE_MARK, DistinctValues
 from policyguard.evaluator.budgets.usage import BudgetUsage, UsageLedger
 from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.evaluator_state import EvaluatorState
 from policyguard.evaluator.session_state import SessionState
 from policyguard.model.amounts import to_units
-from policyguard.model.event import Charge, Granted
+from policyguard.model.event import Charge, Granted, Spent
 
-OWNED_SCOPES = ("session", "turn")
-"""Scopes whose usage ends with the session or turn that owns it."""
+OWNED_SCOPES = ("session", "turn", "batch")
+"""Scopes whose usage ends with the session or turn that owns it, at the latest."""
 
 
 def owner_session(key: str) -> str:
@@ -38,8 +39,16 @@ def record_owner(session: SessionState, scope: str, budget: str, key: str) -> No
     while owner is not None and owner.id != name:
         owner = owner.parent
     if owner is not None:
-        owned = owner.usage_keys if scope == "session" else owner.turn_usage_keys
-        owned[budget, key] = None
+        owned = {"session": owner.usage_keys, "turn": owner.turn_usage_keys}.get(scope)
+        (owner.batch_usage_keys if owned is None else owned)[budget, key] = None
+
+
+def forget_old_batches(state: EvaluatorState, session: SessionState, max_keys: int) -> None:
+    """Forget the usage of the oldest batches, beyond as many as are kept."""
+    while len(session.batch_usage_keys) > max_keys:
+        oldest = next(iter(session.batch_usage_keys))
+        del session.batch_usage_keys[oldest]
+        state.ledger.remove(*oldest)
 
 
 def apply_charge(
@@ -53,25 +62,41 @@ def apply_charge(
     budget = evaluator.budgets.get(charge.budget)
     if budget is None:
         return
-    usage = state.ledger.get(charge.budget, charge.key)
+    key, _, value = charge.key.partition(VALUE_MARK)
+    usage = state.ledger.get(charge.budget, key)
     if usage is None:
         if charge.amount < 0:
             return  # its turn or session is over: nothing to refund
-        usage = state.ledger.get_or_create(charge.budget, charge.key)
-        record_owner(session, budget.scope, charge.budget, charge.key)
-    if budget.kind == "concurrent":
+        usage = state.ledger.get_or_create(charge.budget, key)
+        record_owner(session, budget.scope, charge.budget, key)
+        if budget.scope == "batch":
+            forget_old_batches(state, session, evaluator.bounds.window_entries)
+    if value:
+        _count_value(usage, charge.amount, value, at, budget)
+    elif budget.kind == "concurrent":
         usage.running += 1
     else:
         usage.charge(charge.amount, at, budget.within, budget.max_charges)
 
 
-def spend_charges(
-    evaluator: Evaluator, session: SessionState, tokens: int, cost: float
-) -> tuple[Charge, ...]:
+def _count_value(
+    usage: BudgetUsage, amount: int, value: str, at: int | None, budget: CompiledBudget
+) -> None:
+    """Count one more use of a value, or with a negative amount take one back."""
+    if usage.values is None:
+        usage.values = DistinctValues()
+    if amount < 0:
+        usage.values.remove(value)
+    else:
+        usage.values.add(value, at, budget.within, budget.max_keys)
+
+
+def spend_charges(evaluator: Evaluator, session: SessionState, event: Spent) -> tuple[Charge, ...]:
     """Return what the model's own use charges: to budgets of all calls only."""
     charges = []
+    spent = {"tokens": event.tokens, "cost": event.cost, "model_calls": event.model_calls}
     for budget in evaluator.budgets.values():
-        amount = {"tokens": tokens, "cost": cost}.get(budget.kind, 0)
+        amount = spent.get(budget.kind, 0)
         if amount and not budget.selective:
             units = to_units(amount)
             if units is None:
@@ -121,9 +146,13 @@ def refund(evaluator: Evaluator, state: EvaluatorState, attempt: Attempt) -> Non
     """Refund all charges of a call that did not run."""
     free_slots(evaluator, state, attempt)
     for charge in attempt.charges:
-        usage = state.ledger.get(charge.budget, charge.key)
+        key, _, value = charge.key.partition(VALUE_MARK)
+        usage = state.ledger.get(charge.budget, key)
         budget = evaluator.budgets.get(charge.budget)
         if usage is None or budget is None or not charge.amount or budget.kind == "concurrent":
+            continue
+        if value:
+            _count_value(usage, -charge.amount, value, attempt.at, budget)
             continue
         usage.refund(charge.amount, attempt.at, budget.within)
 

@@ -12,6 +12,8 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from policyguard.evaluator.budgets.distinct import DistinctValues
+
 
 class AheadCharge(NamedTuple):
     """A charge dated `at`, later than the clock that first read it: then, it was `seen_at` (ns)."""
@@ -27,7 +29,8 @@ class BudgetUsage(msgspec.Struct, eq=False):
     `started_at` is when the first call was admitted (ns), `running` how many calls are. A budget
     with a time window keeps its charges; beyond `max_charges` the oldest two become one with the
     later time, so that charges are dropped late, never early. Charges `ahead` were made under a
-    clock that was ahead: they count from when they are seen, not when their time comes.
+    clock that was ahead: they count from when they are seen, not when their time comes. `values`
+    are those of a budget of distinct values.
     """
 
     used: int = 0
@@ -37,6 +40,7 @@ class BudgetUsage(msgspec.Struct, eq=False):
     latest_at: int | None = None
     charges: deque[tuple[int, int]] | None = None
     ahead: tuple[AheadCharge, ...] = ()
+    values: DistinctValues | None = None
 
     def redate(self, at: int, within: int, max_charges: int) -> bool:
         """Set apart the charges beyond `at` (ns); return whether anything changed.
@@ -154,7 +158,8 @@ class BudgetUsage(msgspec.Struct, eq=False):
     def copy(self) -> BudgetUsage:
         """Return an independent copy."""
         charges = self.charges.copy() if self.charges is not None else None
-        return replace(self, charges=charges)
+        values = self.values.copy() if self.values is not None else None
+        return replace(self, charges=charges, values=values)
 
     def used_at(self, at: int | None, within: int | None) -> int:
         """Return what counts at `at`: all, or the charges of the last `within` nanoseconds."""

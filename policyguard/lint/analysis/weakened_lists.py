@@ -28,7 +28,7 @@ _WIDENED = {"ignore": "", "fold": "case of ", "tolerance": "value close to that 
 
 def check_arguments(step: LayerStep, tree: MappingNode) -> Iterator[Finding]:
     """Report lists of arguments, replaced as a whole, with which inherited entries see less."""
-    top, inherited = step
+    top, inherited = step.layer, step.inherited
     for names in (_TARGETS, *(("classify", "fingerprint", key) for key in _WIDENED)):
         (old, no_old), (own, no_own) = descend(inherited, names), descend(top, names)
         if no_own or (no_old and names is _TARGETS):
@@ -59,7 +59,7 @@ def check_lists(context: LintContext, step: LayerStep) -> Iterator[Finding]:
     own, old = step.layer.get("lists"), step.inherited.get("lists")
     if not isinstance(own, MappingNode) or not isinstance(old, MappingNode):
         return
-    merged = merge_layer(step.inherited, step.layer)[0]
+    merged = merge_layer(step.inherited, step.layer, step.pinned)[0]
     for name in own:
         before, (after, _) = old.get(name), descend(merged, ("lists", name))
         if before is None or before.source.file.startswith(PACK_PREFIX):

@@ -26,6 +26,7 @@ import re
 from collections.abc import Iterator
 
 from policyguard.cel.syntax.ast import Binary, Call, Constant, Expr, ListLiteral, iter_children
+from policyguard.compiler.build.entry_paths import rule_parts
 from policyguard.lint.analysis.satisfiability import TEXT_FUNCTIONS, value_name
 from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.effect import Effect
@@ -54,17 +55,17 @@ _REGEX_SYNTAX = re.compile(r"\(\?[a-zA-Z]+\)|\\[bBAzs][*+]?")
 
 def check(context: LintContext) -> Iterator[Finding]:
     """Report comparisons of structured text in the conditions of refusing rules."""
-    for rule in context.policy.rules:
+    for own, rule in rule_parts(context.policy):
         for key in ("when", "unless"):
-            path = ("rules", rule.id, key)
+            path = (*own, key)
             tree = context.cel_trees.get(path)
-            if tree is None or rule.effect < Effect.ASK:
+            is_allowed = rule.effect is Effect.ALLOW  # by a case
+            if tree is None or (rule.effect < Effect.ASK and not is_allowed):
                 continue
-            for node, kind, hint in _comparisons(tree, is_exemption=key == "unless"):
+            is_exemption = (key == "unless") is not is_allowed
+            for node, kind, hint in _comparisons(tree, is_exemption=is_exemption):
                 consequence = (
-                    "exempts more than it says"
-                    if key == "unless"
-                    else "can be written in other ways"
+                    "exempts more than it says" if is_exemption else "can be written in other ways"
                 )
                 message = f"this compares {kind} as text, which {consequence}"
                 yield Finding(context.subspan(path, node.span), message, hint)

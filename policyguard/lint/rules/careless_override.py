@@ -34,7 +34,9 @@ from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.diagnostic import quote_text
 
 _SELECTORS = ("tools", "servers", "classes", "agents")
-_BUDGET_KINDS = frozenset({"calls", "tokens", "cost", "time", "concurrent", "sum"})
+_BUDGET_KINDS = frozenset(
+    {"calls", "tokens", "cost", "time", "concurrent", "model_calls", "sum", "distinct"}
+)
 
 
 def check(context: LintContext) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from policyguard.cel.syntax.ast import Binary, Call, Constant, Expr, iter_children
+from policyguard.compiler.build.entry_paths import call_entries
 from policyguard.engines.yaml_tree import Path
 from policyguard.lint.analysis.satisfiability import value_name
 from policyguard.lint.rule import Finding, LintContext
@@ -49,13 +50,12 @@ def _condition_paths(context: LintContext) -> Iterator[Path]:
     """Yield the paths of conditions that decide whether a call is refused."""
     policy = context.policy
     selected: set[str] = set()
-    for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
-        for entry in entries:
-            if entry.effect >= Effect.ASK:
-                yield section, entry.id, "when"
-                yield section, entry.id, "unless"
-                if entry.classes is not None:
-                    selected.update(entry.classes.items)
+    for path, entry in call_entries(policy):
+        if entry.effect >= Effect.ASK or path[-2] == "cases":
+            yield *path, "when"
+            yield *path, "unless"
+            if entry.classes is not None:
+                selected.update(entry.classes.items)
     for index, one in enumerate(policy.classify.classes):
         if one.class_ in selected:
             yield "classify", "classes", index, "when"

@@ -159,7 +159,7 @@ def _selector_names(context: LintContext) -> Iterator[tuple[Path, str]]:
 
 def _selected(context: LintContext, keys: tuple[str, ...]) -> Iterator[tuple[Path, str]]:
     """Yield each item of these selectors of all entries, with its path."""
-    for entry, path in selective_entries(context.policy):
+    for path, entry in selective_entries(context.policy):
         for key in keys:
             selector = getattr(entry, key)
             for index, item in enumerate(selector.items if selector is not None else ()):

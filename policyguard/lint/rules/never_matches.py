@@ -32,7 +32,7 @@ from policyguard.model.tool_name import parse_tool_name
 
 def check(context: LintContext) -> Iterator[Finding]:
     """Report entries whose selectors exclude each other."""
-    for entry, path in selective_entries(context.policy):
+    for path, entry in selective_entries(context.policy):
         yield from _check_entry(context, path, entry)
 
 

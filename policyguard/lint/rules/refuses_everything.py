@@ -27,7 +27,11 @@ from policyguard.model.policy import Rule
 def check(context: LintContext) -> Iterator[Finding]:
     """Report rules and budgets that no call can pass."""
     for rule in context.policy.rules:
-        if rule.effect < Effect.BLOCK or "observe" in (rule.mode, context.policy.mode):
+        if (
+            rule.cases
+            or rule.effect < Effect.BLOCK
+            or "observe" in (rule.mode, context.policy.mode)
+        ):
             continue
         when = context.cel_trees.get(("rules", rule.id, "when"))
         unless = context.cel_trees.get(("rules", rule.id, "unless"))

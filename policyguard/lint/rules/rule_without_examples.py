@@ -21,14 +21,16 @@ from collections.abc import Iterator
 
 from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.effect import Effect
+from policyguard.model.policy import Case, Rule
 
 
 def check(context: LintContext) -> Iterator[Finding]:
     """Report conditional rules that block or halt and have no `examples.match`."""
     for rule in context.policy.rules:
-        has_condition = rule.when is not None or rule.unless is not None
+        parts: tuple[Rule | Case, ...] = (rule, *rule.cases)
+        has_condition = any(part.when is not None or part.unless is not None for part in parts)
         refuses = rule.effect >= Effect.BLOCK and rule.mode != "observe"
-        if refuses and has_condition and not rule.examples.match:
+        if refuses and has_condition and not any(part.examples.match for part in parts):
             message = f"`{rule.id}` has no example of a call it refuses"
             hint = "add calls it must refuse: `examples: {match: […], no_match: […]}`"
             yield Finding(context.merged.span_of(("rules", rule.id), key=True), message, hint)

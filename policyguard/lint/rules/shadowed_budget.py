@@ -26,7 +26,7 @@ from policyguard.model.effect import Effect
 from policyguard.model.entry import SELECTOR_KEYS
 from policyguard.model.limits import Budget
 
-_KINDS = ("calls", "tokens", "cost", "time", "concurrent")
+_KINDS = ("calls", "tokens", "cost", "time", "concurrent", "model_calls")
 _MAX_PAIRS = 100_000
 """Pairs of budgets to compare: all pairs of up to 316 budgets."""
 _SCOPE_WIDTHS = {"turn": 0, "session": 1, "global": 2}

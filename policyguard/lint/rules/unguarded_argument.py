@@ -70,6 +70,8 @@ def check(context: LintContext) -> Iterator[Finding]:
 def _expressions(context: LintContext) -> Iterator[_Expression]:
     policy = context.policy
     for rule in policy.rules:
+        if rule.cases:
+            continue  # where one cannot be evaluated, the rest is read too
         refuses = rule.effect >= Effect.ASK and rule.on_error >= Effect.ASK
         if refuses and _covers_any_tool(rule):
             for key in ("when", "unless"):

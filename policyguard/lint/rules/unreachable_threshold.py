@@ -27,7 +27,7 @@ from policyguard.model.limits import Budget, LimitLevel, PollingLimit
 
 _THRESHOLDS = {"advise_at": Effect.ADVISE, "ask_at": Effect.ASK, "halt_at": Effect.HALT}
 _LIMITS = ("repeat", "cycle", "no_progress", "failures", "refusals", "outage", "polling")
-_BUDGETS = ("calls", "tokens", "cost", "time", "concurrent", "max")
+_BUDGETS = ("calls", "tokens", "cost", "time", "concurrent", "model_calls", "max")
 
 
 class _Escalation(NamedTuple):

@@ -42,7 +42,7 @@ def check(context: LintContext) -> Iterator[Finding]:
     for mark in policy.marks:
         if not is_read(context, mark):
             yield _report(context, "marks", mark.id)
-    entries = [*policy.result_rules, *(entry for entry, _ in selective_entries(policy))]
+    entries = [*policy.result_rules, *(entry for _, entry in selective_entries(policy))]
     selectors = [entry.finds for entry in entries if entry.finds is not None]
     used = {item for selector in selectors for item in selector.items}
     used |= {*policy.journal.redact, *string_constants(context)}

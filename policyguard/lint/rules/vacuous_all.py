@@ -29,6 +29,7 @@ from policyguard.cel.syntax.ast import (
     Unary,
     iter_children,
 )
+from policyguard.compiler.build.entry_paths import rule_parts
 from policyguard.lint.analysis.satisfiability import value_name
 from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.effect import Effect
@@ -38,14 +39,15 @@ _LISTS = ("call.targets", "call.strings", "call.args.")
 
 def check(context: LintContext) -> Iterator[Finding]:
     """Report `all` over a call's targets, texts or arguments where it exempts the call."""
-    for rule in context.policy.rules:
-        paths = [("rules", rule.id, key) for key in ("when", "unless")]
+    for own, rule in rule_parts(context.policy):
+        paths = [(*own, key) for key in ("when", "unless")]
         trees = [context.cel_trees.get(path) for path in paths]
         sized = {name for tree in trees if tree is not None for name in _sized(tree)}
         for path, tree in zip(paths, trees, strict=True):
-            if tree is None or rule.effect < Effect.ASK:
+            is_allowed = rule.effect is Effect.ALLOW  # by a case
+            if tree is None or (rule.effect < Effect.ASK and not is_allowed):
                 continue
-            for node in _exempting(tree, exempts=path[-1] == "unless"):
+            for node in _exempting(tree, exempts=(path[-1] == "unless") is not is_allowed):
                 name = value_name(node.source)
                 if name not in sized:
                     shown = name.removeprefix("call.")

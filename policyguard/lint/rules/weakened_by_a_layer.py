@@ -111,7 +111,7 @@ def _key(change: LayerChange) -> str:
 
 def _check_settings(step: LayerStep, tree: MappingNode) -> Iterator[Finding]:
     """Report settings of the whole policy that weaken the other layer's entries."""
-    top, inherited = step
+    top, inherited = step.layer, step.inherited
     for name, (weak, strong) in _WEAK_SETTINGS.items():
         own, old, last = top.get(name), inherited.get(name), tree.get(name)
         if last is None or to_plain(last) != weak:

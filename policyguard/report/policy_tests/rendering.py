@@ -107,6 +107,8 @@ def _decision_rows(decision: Decision) -> Iterator[tuple[str, str]]:
     if decision.would:
         ids = ", ".join(f"{entry.id} ({entry.effect})" for entry in decision.would)
         yield "would", ids
+    if decision.waived:
+        yield "waived", ", ".join(f"{one.violation} by {one.exception}" for one in decision.waived)
     for number, line in enumerate(decision.message.splitlines()):
         yield ("message" if number == 0 else ""), line
     for error in decision.errors:
@@ -197,6 +199,7 @@ def _decision(decision: Decision) -> dict[str, Any]:
             for one in decision.violations
         ],
         "would": [one.id for one in decision.would],
+        "waived": {one.violation: one.exception for one in decision.waived},
         "message": decision.message,
         "errors": [msgspec.to_builtins(error) for error in decision.errors],
     }

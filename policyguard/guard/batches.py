@@ -1,0 +1,29 @@
+"""The calls of one message, checked together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from policyguard.model.decision import Decision
+
+if TYPE_CHECKING:
+    from policyguard.guard.session import Session
+
+Call = tuple[str, Mapping[str, Any]]
+"""A tool and its arguments."""
+
+
+def check_batch(session: Session, calls: Iterable[Call], batch: str) -> list[Decision]:
+    """Check the calls of a batch in order; see `Session.check_batch`."""
+    listed = list(calls)
+    decisions = [session.check(tool, args, batch=batch) for tool, args in listed]
+    if all(decisions) or not session.guard._evaluator.refuses_batches:
+        return decisions
+    for decision in decisions:
+        if decision.allowed:
+            session.release(decision)
+    return [
+        session.check(tool, args, batch=batch) if decision.allowed else decision
+        for (tool, args), decision in zip(listed, decisions, strict=True)
+    ]

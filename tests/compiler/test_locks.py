@@ -1,0 +1,167 @@
+"""What a layer may still do above a lock, and what it may not; see also the lint cases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from policyguard import Guard
+from policyguard.compiler import check_policy
+
+BASE = """\
+policyguard: 1
+name: base
+extends: [core]
+params: {most: {default: 5, env: MOST, locked: true}, soft: {default: 5, env: SOFT}}
+lists: {hosts: [x.org], other: [a]}
+patterns: {secret: {match: 'key-[0-9]+', examples: {match: [key-1]}}}
+classify: {classes: [{class: danger, tools: ["drop_*"]}]}
+rules:
+  fetches: {tools: [fetch], hosts: {outside: [$hosts]}, locked: true}
+  leaks: {tools: [send], finds: [secret], locked: true}
+  amount: {tools: [pay], when: call.args.n > params.most, locked: true}
+  shells: {commands: [git push], locked: true}
+  free: {tools: [free], effect: block}
+limits:
+  classes: {danger: {repeat: {max: 1, same: call, locked: true}}}
+  tools: {"build*": {repeat: {max: 2, same: call}, cycle: {max: 3}, locked: true}}
+"""
+
+
+def check(tmp_path: Path, layer: str, base: str = BASE, **environ: str):
+    (tmp_path / "base.yaml").write_text(base, "utf-8")
+    file = tmp_path / "top.yaml"
+    file.write_text(f"policyguard: 1\nname: top\nextends: [base.yaml]\n{layer}\n", "utf-8")
+    compiled, diagnostics = check_policy(file, environ=environ)
+    return compiled, [found for found in diagnostics if found.severity == "error"]
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        "rules: {fetches: {tools: [fetch], effect: halt}}",
+        "disable: {fetches: no need}",
+        "disable: {rules/leaks: no need}",
+        "exceptions: {e: {rules: [fetches], until: 2099-01-01, reason: r}}",
+        "exceptions: {e: {rules: ['*'], until: 2099-01-01, reason: r}}",
+        "lists: {hosts: {add: [y.org]}}",
+        "lists: {hosts: [y.org]}",
+        "disable: {lists/hosts: gone}",
+        "params: {most: 1000}",
+        "params: {most: {default: 1000, locked: true}}",
+        "patterns: {secret: nothing}",
+        "mode: observe",
+        "on_internal_error: allow",
+        "classify: {shell: {replace: true}}",
+        "classify: {shell: {wrappers: {sudo: {}}}}",
+        "classify: {urls: [nothing]}",
+        "limits: {tools: {drop_table: {repeat: none}}}",
+        "limits: {tools: {drop_table: {polling: {cooldown: 1s}}}}",
+        "limits: {classes: {danger: {repeat: {max: 9}}}}",
+        "limits: {classes: {danger: {polling: {cooldown: 1s}}}}",
+        "disable: {limits/classes:danger: no}",
+        "disable: {classes/danger: no}",
+        "limits: {tools: {build_all: {cycle: none}}}",
+        "outcomes: {failed_when: 'false'}",
+        "outcomes: {envelope: [{state: success, pattern: x}]}",
+        "bounds: {window_entries: 30}",
+        "signatures: [{id: mine, pattern: x, on: error, blame: harness}]",
+        "blame: [{id: mine, when: 'true', blame: harness}]",
+        "classify: {likeness: {ignore: [x], commands: true}}",
+    ],
+)
+def test_a_later_layer_may_not_loosen(tmp_path: Path, layer: str) -> None:
+    compiled, errors = check(tmp_path, layer)
+    assert compiled is None
+    locked = [found for found in errors if found.code == "reference/locked"]
+    assert locked
+    assert all("base.yaml:" in found.message for found in locked)
+    assert all(found.span.file.endswith("top.yaml") for found in locked)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        "rules: {more: {tools: [fetch], effect: halt}}",
+        "rules: {free: {tools: [free], effect: ask}}",
+        "disable: {free: not here}",
+        "exceptions: {e: {rules: [free], until: 2099-01-01, reason: r}}",
+        "lists: {other: {add: [b]}}",
+        "params: {soft: 1000}",
+        "patterns: {mine: {match: abc, examples: {match: [abc]}}}",
+        "mode: enforce",
+        "on_internal_error: block",
+        "budgets: {few: {calls: 3}}",
+        "classify: {shell: {arguments: [script], wrappers: {mine: {}}}}",
+        "limits: {tools: {other: {no_progress: {max: 2}}}}",
+        "limits: {classes: {search: {repeat: {max: 2}}}}",
+        "limits: {tools: {drop_table: {polling: none}}}",
+        "signatures: [{id: mine, pattern: x, on: error, blame: agent}]",
+    ],
+)
+def test_a_later_layer_may_add(tmp_path: Path, layer: str) -> None:
+    compiled, errors = check(tmp_path, layer)
+    assert not [found for found in errors if found.code == "reference/locked"]
+    assert compiled is not None
+
+
+def test_no_environment_sets_a_locked_param(tmp_path: Path) -> None:
+    compiled, _ = check(tmp_path, "", MOST="1000", SOFT="9")
+    assert compiled is not None
+    assert {name: one.value for name, one in compiled.policy.params.items()} == {
+        "most": 5,
+        "soft": 9,
+    }
+
+
+def test_a_class_of_a_later_layer_takes_no_call_from_a_locked_limit(tmp_path: Path) -> None:
+    layer = "classify: {classes: [{class: mine, tools: ['*']}]}"
+    base = BASE.replace("extends: [core]\n", "")
+    check(tmp_path, layer, base)
+    session = Guard.load(tmp_path / "top.yaml").session("s")
+    assert session.check("drop_table", {"t": 1})
+    decision = session.check("drop_table", {"t": 1})
+    assert [one.id for one in decision.violations] == ["limits/classes:danger/repeat"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "layer", "is_locked"),
+    [
+        ("{classes: {outside: [read]}}", "{class: read, tools: [drop]}", True),
+        ("{classes: {outside: [read]}}", "{class: mine, tools: [drop]}", False),
+        ("{classes: [read]}", "{class: mine, tools: [drop]}", False),
+        ("{when: call.class == 'read'}", "{class: mine, tools: [drop]}", True),
+        ("{when: \"!('x' in call.classes)\"}", "{class: x, tools: [drop]}", True),
+    ],
+)
+def test_a_class_that_a_locked_rule_leaves_out(tmp_path, entry, layer, is_locked) -> None:
+    base = (
+        "policyguard: 1\nname: base\nclassify: {classes: [{class: read, words: [read]}]}\n"
+        f"rules: {{r: {entry[:-1]}, locked: true}}}}\n"
+    )
+    _, errors = check(tmp_path, f"classify: {{classes: [{layer}]}}", base)
+    assert [found.code for found in errors] == ["reference/locked"] * is_locked
+
+
+def test_an_exception_below_the_lock_does_not_reach_it(tmp_path: Path) -> None:
+    (tmp_path / "first.yaml").write_text(
+        "policyguard: 1\nname: first\nrules: {x: {tools: [a]}}\n"
+        "exceptions: {e: {rules: ['*'], until: 2099-01-01, reason: r}}\n",
+        "utf-8",
+    )
+    base = (
+        "policyguard: 1\nname: b\nextends: [first.yaml]\nrules: {y: {tools: [b], locked: true}}\n"
+    )
+    _, errors = check(tmp_path, "", base)
+    assert [found.code for found in errors] == ["reference/locked"]
+
+
+def test_a_locked_layer_may_except_its_own(tmp_path: Path) -> None:
+    base = (
+        "policyguard: 1\nname: b\nlocked: true\nrules: {y: {tools: [b]}}\n"
+        "exceptions: {e: {rules: [y], until: 2099-01-01, reason: r}}\n"
+    )
+    compiled, errors = check(tmp_path, "locked: true", base)
+    assert compiled is not None
+    assert not errors

@@ -22,7 +22,9 @@ class CommandPatterns:
     def __init__(self, patterns: Sequence[CommandPattern], reader: ShellReader) -> None:
         self.patterns = tuple(patterns)
         self._reader = reader
-        self._concerns = find_concern(self.patterns, reader.facts)
+        self.concerns = find_concern(self.patterns, reader.facts)
+        """Whether a text has to be read to know if a pattern may match it."""
+        self._last_programs = [pattern.stages[-1].program.literals for pattern in self.patterns]
         self._kept: dict[str, CommandPattern | None] = {}
         self._covered: dict[str, bool] = {}
         self._lock = threading.Lock()
@@ -37,13 +39,22 @@ class CommandPatterns:
             pass
         if len(text) > self._max_chars:
             return self._find(self._reader.read(text))
-        found = self._find(self._reader.read(text)) if self._concerns(text) else None
+        if not self.concerns(text):
+            return None  # which takes no longer than to find it among what is kept
+        found = self._find(self._reader.read(text))
         self._keep(self._kept, text, found)
         return found
 
     def _find(self, line: CommandLine) -> CommandPattern | None:
         commands = [ReadCommand(command, self._reader.programs) for command in line.commands]
-        return next((item for item in self.patterns if _may_match(item, commands)), None)
+        names = {read.command.program for read in commands if read.is_known}
+        are_known = all(read.is_known for read in commands)
+        for pattern, programs in zip(self.patterns, self._last_programs, strict=True):
+            if are_known and programs is not None and programs.isdisjoint(names):
+                continue
+            if _may_match(pattern, commands):
+                return pattern
+        return None
 
     def covers(self, text: str) -> bool:
         """Whether each command of `text` certainly matches a pattern, and none writes a file.

@@ -33,6 +33,10 @@ class Lookup(Generic[T]):
                 return f"{program} {first}", entry
         return program, self.find(program)
 
+    def has(self, program: str) -> bool:
+        """Whether there may be an entry of `program`, whatever its arguments."""
+        return program in self._pairs or self.find(program) is not None
+
     def find(self, name: str) -> T | None:
         """Return the entry of `name`, or None."""
         try:

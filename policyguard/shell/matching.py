@@ -56,9 +56,9 @@ def may_match(stage: Stage, read: ReadCommand) -> bool:
     if not (read.is_known or stage.program.may_match(command.program)):
         return False
     return (
-        all(_may_have_one(flags, read) for flags in stage.flags)
+        _match_words(stage.words, read, certain=False)
+        and all(_may_have_one(flags, read) for flags in stage.flags)
         and not any(_has(flag, read, certain=True) for flag in stage.without)
-        and _match_words(stage.words, read, certain=False)
         and _match_files(stage, read)
     )
 

@@ -57,7 +57,8 @@ def split_plain(text: str) -> list[PlainCommand] | None:
         if kind == "word":
             if is_redirected:
                 return None
-            words.append(match["word"])
+            word = match["word"]
+            words.append(word if word.isalnum() else _read(word))
         elif kind == "redirect":
             is_redirected = True
             if match["file"] is not None:
@@ -68,10 +69,10 @@ def split_plain(text: str) -> list[PlainCommand] | None:
                 if operator != "\n" or commands or files:
                     return None
                 continue
-            commands.append(_finish(words, files, is_piped))
+            commands.append(PlainCommand(words, tuple(files), is_piped))
             words, files, is_redirected, is_piped = [], [], False, operator == "|"
     if words:
-        commands.append(_finish(words, files, is_piped))
+        commands.append(PlainCommand(words, tuple(files), is_piped))
     elif operator not in _ENDS or files or is_redirected:
         return None
     if any("=" in command.words[0] or command.words[0] in _NO_COMMANDS for command in commands):
@@ -79,11 +80,8 @@ def split_plain(text: str) -> list[PlainCommand] | None:
     return commands
 
 
-def _finish(words: list[str], files: list[str], is_piped: bool) -> PlainCommand:
-    words = [
-        read_simple(word) if "*" in word or "'" in word or '"' in word else word for word in words
-    ]
-    return PlainCommand(words, tuple(files), is_piped)
+def _read(word: str) -> str:
+    return read_simple(word) if "*" in word or "'" in word or '"' in word else word
 
 
 def find_first_word(text: str) -> str:

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from policyguard.model.shell import Shell
 from policyguard.shell.command_line import CommandLine, SimpleCommand
 from policyguard.shell.lookup import Lookup
+from policyguard.shell.variables import MOVERS, READERS
 from policyguard.shell.words import is_static
 
 
@@ -27,6 +28,7 @@ class ShellReader:
         self.neutral = frozenset(facts.neutral)
         self.folders = frozenset(facts.folders)
         self.prefixes = frozenset(facts.prefixes)
+        self._inert: dict[str, bool] = {}
         self._kept: OrderedDict[str, CommandLine] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -44,6 +46,21 @@ class ShellReader:
                 if len(self._kept) > self.facts.bounds.texts:
                     self._kept.popitem(last=False)
         return line
+
+    def is_inert(self, program: str) -> bool:
+        """Whether a program runs no command or code, and writes nothing that its words name."""
+        answer = self._inert.get(program)
+        if answer is None:
+            known = self.programs.find(program)
+            writes = known is not None and (known.writes or known.saves)
+            has_role = writes or self.wrappers.has(program) or self.code.has(program)
+            answer = not (has_role or program in MOVERS or program in READERS)
+            answer = answer and program != "printf"  # `-v` assigns to a variable
+            if len(program) < 64:
+                if len(self._inert) >= self.facts.bounds.texts:
+                    self._inert.clear()
+                self._inert[program] = answer
+        return answer
 
     def runs_as_written(self, command: SimpleCommand) -> bool:
         """Whether a program's name says for certain what runs: no variable or folder changes it."""

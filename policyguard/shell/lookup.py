@@ -33,9 +33,9 @@ class Lookup(Generic[T]):
                 return f"{program} {first}", entry
         return program, self.find(program)
 
-    def has(self, program: str) -> bool:
-        """Whether there may be an entry of `program`, whatever its arguments."""
-        return program in self._pairs or self.find(program) is not None
+    def may_find_pair(self, program: str, arguments: Sequence[str]) -> bool:
+        """Whether there is an entry of `program` and its first operand."""
+        return program in self._pairs and self.find_for(program, arguments)[1] is not None
 
     def find(self, name: str) -> T | None:
         """Return the entry of `name`, or None."""

@@ -6,9 +6,10 @@ import threading
 from collections.abc import Sequence
 from typing import TypeVar
 
-from policyguard.shell.command_line import MANY, CommandLine, SimpleCommand
+from policyguard.shell.command_line import MANY, CommandLine, Redirect, SimpleCommand
 from policyguard.shell.matching import ReadCommand, may_match, must_match
 from policyguard.shell.pattern import CommandPattern
+from policyguard.shell.plain import PlainCommand, split_plain
 from policyguard.shell.prefilter import find_concern
 from policyguard.shell.reader import ShellReader
 
@@ -25,10 +26,13 @@ class CommandPatterns:
         self.concerns = find_concern(self.patterns, reader.facts)
         """Whether a text has to be read to know if a pattern may match it."""
         self._last_programs = [pattern.stages[-1].program.literals for pattern in self.patterns]
+        self._may_run_plain = self._list_by_program()
         self._kept: dict[str, CommandPattern | None] = {}
         self._covered: dict[str, bool] = {}
         self._lock = threading.Lock()
         self._max_chars = reader.facts.bounds.chars
+        self._max_words = reader.facts.bounds.words
+        self._max_commands = reader.facts.bounds.commands
         self._max_texts = reader.facts.bounds.texts
 
     def find(self, text: str) -> CommandPattern | None:
@@ -41,9 +45,61 @@ class CommandPatterns:
             return self._find(self._reader.read(text))
         if not self.concerns(text):
             return None  # which takes no longer than to find it among what is kept
-        found = self._find(self._reader.read(text))
+        commands = self._split(text)
+        if commands is None:
+            found = self._find(self._reader.read(text))
+        else:
+            found = self._find_plain(commands)
         self._keep(self._kept, text, found)
         return found
+
+    def _list_by_program(self) -> dict[str, list[CommandPattern]] | None:
+        """Return the patterns by their program; None if one is about any, or about a pipe."""
+        found: dict[str, list[CommandPattern]] = {}
+        for pattern, programs in zip(self.patterns, self._last_programs, strict=True):
+            if programs is None:
+                return None
+            for name in programs:
+                found.setdefault(name, []).append(pattern)
+        return found
+
+    def _split(self, text: str) -> list[PlainCommand] | None:
+        """Return the commands of a text in which none runs another; None if it must be read.
+
+        What is written then matters to a pattern with a pipe alone.
+        """
+        if self._may_run_plain is None:
+            return None
+        commands = split_plain(text)
+        if commands is None:
+            return None
+        for command in commands:
+            path, *arguments = command.words
+            if not self._reader.runs_no_other(path, arguments):
+                return None
+            if len(command.words) > self._max_words:
+                return None
+            if any(len(item.stages) > 1 for item in self._may_run_plain.get(path, ())):
+                return None
+        return commands if len(commands) < self._max_commands else None
+
+    def _find_plain(self, commands: Sequence[PlainCommand]) -> CommandPattern | None:
+        candidates = self._may_run_plain or {}
+        matched = {
+            id(pattern)
+            for command in commands
+            for pattern in candidates.get(command.words[0], ())
+            if may_match(pattern.stages[0], self._read_plain(command))
+        }
+        if not matched:
+            return None
+        return next(pattern for pattern in self.patterns if id(pattern) in matched)
+
+    def _read_plain(self, command: PlainCommand) -> ReadCommand:
+        path, *arguments = command.words
+        redirects = tuple(Redirect(True, file) for file in command.files)
+        simple = SimpleCommand(path, path, tuple(arguments), redirects)
+        return ReadCommand(simple, self._reader.programs)
 
     def _find(self, line: CommandLine) -> CommandPattern | None:
         commands = [ReadCommand(command, self._reader.programs) for command in line.commands]

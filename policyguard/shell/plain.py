@@ -10,12 +10,13 @@ from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.shell.words import SIMPLE_WORD, read_simple
 
 _END = r"(?=[ \t\n;|]|&&|$)"
-_FILE = r"[012&]?>>?[ \t]*+(?P<file>[\w./-]*[A-Za-z./_][\w./-]*+)"
+_FILE = r"[012&]?>>?[ \t]*+([\w./-]*[A-Za-z./_][\w./-]*+)"
 _TOKEN = lazy_pattern(
-    rf"[ \t]*+(?:(?:{_FILE}|[012]?>&[012]){_END}(?P<redirect>)"
-    rf"|(?P<operator>&&|\|\||\|(?!&)|;(?!;)|\n)[ \t\n]*+|(?P<word>{SIMPLE_WORD}){_END})[ \t]*+",
+    rf"[ \t]*+(?:(?:{_FILE}|[012]?>&[012]){_END}()"
+    rf"|(&&|\|\||\|(?!&)|;(?!;)|\n)[ \t\n]*+|({SIMPLE_WORD}){_END})[ \t]*+",
     re.ASCII,
 )
+_WRITTEN, _REDIRECT, _OPERATOR, _WORD = 1, 2, 3, 4  # the groups of a token
 _FIRST_WORD = lazy_pattern(r"[\w.+-]++(?=[ \t]|$)", re.ASCII)
 _ENDS = (";", "\n")
 RESERVED = frozenset(
@@ -43,39 +44,39 @@ def split_plain(text: str) -> list[PlainCommand] | None:
     """
     commands: list[PlainCommand] = []
     words: list[str] = []
-    files: list[str] = []
+    files: tuple[str, ...] = ()
     is_redirected = is_piped = False
     operator = ""
-    position, end = 0, len(text)
-    match_token = _TOKEN.match
-    while position < end:
-        match = match_token(text, position)
-        if match is None:
-            return None
-        position = match.end()
-        kind = match.lastgroup
-        if kind == "word":
+    match = None
+    scan = _TOKEN.scanner(text).match  # type: ignore[attr-defined]  # not in typeshed
+    while (found := scan()) is not None:
+        match = found
+        kind = match.lastindex
+        if kind == _WORD:
             if is_redirected:
                 return None
-            word = match["word"]
+            word = match[_WORD]
             words.append(word if word.isalnum() else _read(word))
-        elif kind == "redirect":
+        elif kind == _REDIRECT:
             is_redirected = True
-            if match["file"] is not None:
-                files.append(match["file"])
+            if match[_WRITTEN] is not None:
+                files += (match[_WRITTEN],)
         else:
-            operator = match["operator"]
-            if not words:
-                if operator != "\n" or commands or files:
+            operator = match[_OPERATOR]
+            if words:
+                if "=" in words[0] or words[0] in _NO_COMMANDS:
                     return None
-                continue
-            commands.append(PlainCommand(words, tuple(files), is_piped))
-            words, files, is_redirected, is_piped = [], [], False, operator == "|"
-    if words:
-        commands.append(PlainCommand(words, tuple(files), is_piped))
-    elif operator not in _ENDS or files or is_redirected:
+                commands.append(PlainCommand(words, files, is_piped))
+                words, files, is_redirected, is_piped = [], (), False, operator == "|"
+            elif operator != "\n" or commands or is_redirected:
+                return None
+    if match is None or match.end() != len(text):
         return None
-    if any("=" in command.words[0] or command.words[0] in _NO_COMMANDS for command in commands):
+    if words:
+        if "=" in words[0] or words[0] in _NO_COMMANDS:
+            return None
+        commands.append(PlainCommand(words, files, is_piped))
+    elif operator not in _ENDS or is_redirected:
         return None
     return commands
 

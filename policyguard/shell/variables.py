@@ -16,6 +16,8 @@ MOVERS = frozenset(("set", "shift", "source", "."))
 """Programs that may change `$1`, `$2` and so on."""
 READERS = frozenset(("read", "mapfile", "readarray", "getopts"))
 """Programs that assign to the variables that they name."""
+ASSIGNING = MOVERS | READERS | {"printf"}
+"""Programs after which variables may have other values (`printf -v`)."""
 _WHITE = re.compile(r"[ \t\n]+")
 
 

@@ -81,7 +81,8 @@ class Wrapped:
         index = reading.add(command)
         if given.text is not None:
             self.outputs.inputs[index] = given.text
-        if is_known and not redirects and not self._written and reading.reader.is_inert(program):
+        is_lone = is_known and not redirects and not self._written
+        if is_lone and reading.reader.is_inert(program, arguments):
             return [index]
         if self._written and normalize(path) in self._written:
             self.add(["sh", path], Input(), (), (), around)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 from policyguard.compiler.build.expressions import Expressions
@@ -64,6 +64,14 @@ class ContentSelectors:
         if len(tests) < 2:
             return tests[0] if tests else None
         return lambda activation: all(test(activation) for test in tests)
+
+    def find_concern(self, entries: Sequence[SelectiveEntry]) -> Callable[[str], bool]:
+        """Return what says whether any of the entries may select a command, in one search.
+
+        Each of them must select `commands` by a list.
+        """
+        items = [item for entry in entries if entry.commands for item in entry.commands.items]
+        return self._shell.compile_patterns(items).concerns
 
     def combine(self, entry: ClassEntry, when: Expression | None) -> Expression | None:
         """Return the condition of a class: its `commands`, and `when`."""

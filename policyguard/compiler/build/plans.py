@@ -24,7 +24,7 @@ from policyguard.compiler.build.selectors import (
     compile_tool_glob,
     tool_glob_specificity,
 )
-from policyguard.evaluator.activation import Expression
+from policyguard.evaluator.activation import Activation, Expression, Prefilter
 from policyguard.evaluator.approvals import ApprovalRequirement
 from policyguard.evaluator.budgets.budget import CompiledBudget
 from policyguard.evaluator.limits.base import LimitChecker
@@ -78,6 +78,9 @@ class PlanBuilder:
         self._rules = [
             (compile_selectors(entry), compile_selector(entry.agents), self._build_rule(entry))
             for entry in policy.rules
+        ]
+        self._command_rules = [
+            entry for entry in policy.rules if entry.commands and not entry.commands.outside
         ]
         self._class_matchers = [
             (
@@ -248,8 +251,35 @@ class PlanBuilder:
     def _build_rules(self, rules: tuple[CompiledRule, ...]) -> RuleSet:
         paths: list[Path] = [(*rule.id.split("/", 1), "when") for rule in rules]
         rule_set = RuleSet(rules)
-        rule_set.compile_prefilter = lambda: self._expressions.prefilter(paths)
+        about = {f"rules/{entry.id}" for entry in self._command_rules}
+        others = [index for index, rule in enumerate(rules) if rule.id not in about]
+        if len(others) == len(rules):
+            rule_set.compile_prefilter = lambda: self._expressions.prefilter(paths)
+        else:
+            rule_set.compile_prefilter = lambda: self._prefilter_commands(paths, others)
         return rule_set
+
+    def _prefilter_commands(self, paths: list[Path], others: list[int]) -> Prefilter:
+        """Combine conditions so that a command that no rule can concern costs one search.
+
+        Only the `others` are then asked: rules that select no commands.
+        """
+        all_rules = self._expressions.prefilter(paths)
+        other_rules = self._expressions.prefilter(paths[index] for index in others)
+        concerns: Callable[[str], bool] | None = None
+
+        def prefilter(activation: Activation) -> tuple[int, ...]:
+            nonlocal concerns
+            if command := activation.command:
+                if concerns is None:
+                    concerns = self._contents.find_concern(self._command_rules)
+                if concerns(command):
+                    return all_rules(activation)
+            if not others:
+                return ()
+            return tuple([others[index] for index in other_rules(activation)])
+
+        return prefilter
 
     def _reads_kind_only(self) -> bool:
         """Return whether `state_changing` reads only the kind of call, hints and arguments."""

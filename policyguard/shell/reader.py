@@ -28,7 +28,6 @@ class ShellReader:
         self.variables = frozenset(facts.variables)
         self.neutral = frozenset(facts.neutral)
         self.folders = frozenset(facts.folders)
-        self.prefixes = frozenset(facts.prefixes)
         self._run_no_other: dict[str, bool] = {}
         self._kept: OrderedDict[str, CommandLine] = OrderedDict()
         self._lock = threading.Lock()

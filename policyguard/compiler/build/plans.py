@@ -270,7 +270,7 @@ class PlanBuilder:
 
         def prefilter(activation: Activation) -> tuple[int, ...]:
             nonlocal concerns
-            if command := activation.command:
+            if command := activation.read_command():
                 if concerns is None:
                     concerns = self._contents.find_concern(self._command_rules)
                 if concerns(command):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from policyguard.shell.command_line import MANY, CommandLine, Redirect, SimpleCommand
+from policyguard.shell.folders import FOLDER_COMMANDS, find_folders
 from policyguard.shell.matching import ReadCommand, may_match, must_match
 from policyguard.shell.pattern import CommandPattern
 from policyguard.shell.plain import PlainCommand, split_plain
@@ -26,6 +27,9 @@ class CommandPatterns:
         self.concerns = find_concern(self.patterns, reader.facts)
         """Whether a text has to be read to know if a pattern may match it."""
         self._last_programs = [pattern.stages[-1].program.literals for pattern in self.patterns]
+        self._names_files = any(
+            stage.writes or stage.reads for pattern in self.patterns for stage in pattern.stages
+        )
         self._may_run_plain = self._list_by_program()
         self._kept: dict[str, CommandPattern | None] = {}
         self._covered: dict[str, bool] = {}
@@ -42,12 +46,12 @@ class CommandPatterns:
         except KeyError:
             pass
         if len(text) > self._max_chars:
-            return self._find(self._reader.read(text))
+            return self._find(text, self._reader.read(text))
         if not self.concerns(text):
             return None  # which takes no longer than to find it among what is kept
         commands = self._split(text)
         if commands is None:
-            found = self._find(self._reader.read(text))
+            found = self._find(text, self._reader.read(text))
         else:
             found = self._find_plain(commands)
         self._keep(self._kept, text, found)
@@ -81,6 +85,8 @@ class CommandPatterns:
                 return None
             if any(len(item.stages) > 1 for item in self._may_run_plain.get(path, ())):
                 return None
+            if self._names_files and path in FOLDER_COMMANDS:
+                return None
         return commands if len(commands) < self._max_commands else None
 
     def _find_plain(self, commands: Sequence[PlainCommand]) -> CommandPattern | None:
@@ -101,12 +107,20 @@ class CommandPatterns:
         simple = SimpleCommand(path, path, tuple(arguments), redirects)
         return ReadCommand(simple, self._reader.programs)
 
-    def _find(self, line: CommandLine) -> CommandPattern | None:
-        commands = [ReadCommand(command, self._reader.programs) for command in line.commands]
+    def _find(self, text: str, line: CommandLine) -> CommandPattern | None:
+        programs = self._reader.programs
+        if self._names_files and any(map(_is_move, line.commands)):
+            places = find_folders(text, line)
+            commands = [
+                ReadCommand(command, programs, folders)
+                for command, folders in zip(line.commands, places, strict=True)
+            ]
+        else:
+            commands = [ReadCommand(command, programs) for command in line.commands]
         names = {read.command.program for read in commands if read.is_known}
         are_known = all(read.is_known for read in commands)
-        for pattern, programs in zip(self.patterns, self._last_programs, strict=True):
-            if are_known and programs is not None and programs.isdisjoint(names):
+        for pattern, last in zip(self.patterns, self._last_programs, strict=True):
+            if are_known and last is not None and last.isdisjoint(names):
                 continue
             if _may_match(pattern, commands):
                 return pattern
@@ -152,6 +166,10 @@ class CommandPatterns:
             len(pattern.stages) == 1 and must_match(pattern.stages[0], read)
             for pattern in self.patterns
         )
+
+
+def _is_move(command: SimpleCommand) -> bool:
+    return command.program in FOLDER_COMMANDS
 
 
 def _may_match(pattern: CommandPattern, commands: list[ReadCommand]) -> bool:

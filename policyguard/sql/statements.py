@@ -24,7 +24,7 @@ _VERBS = {
 """Verbs by the kind of a tree. All other kinds are errors."""
 _CHANGES = frozenset(("insert", "update", "delete", "merge", "create", "drop", "truncatetable"))
 _OPERATORS = frozenset(("and", "or", "xor", "case", "if", "cast", "trycast", "jsoncast", "exists"))
-"""What sqlglot counts as functions though nobody calls them."""
+"""What sqlglot counts as functions, and is written as an operator."""
 _SQL_RUNNERS = frozenset(
     ("sp_executesql", "sp_sqlexec", "sp_prepexec", "sp_execute_external_script")
 )

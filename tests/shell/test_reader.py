@@ -126,6 +126,11 @@ def test_commands_of_other_shells_cannot_be_seen(text: str) -> None:
     assert line.commands[-1].program in MARKS
 
 
+@pytest.mark.parametrize("text", ['0"\x80', 'ls "é', "ls 'é", 'a="é', "ls $'é", 'bash -c "ls é'])
+def test_a_string_without_its_end_is_a_syntax_error(text: str) -> None:
+    assert "syntax error" in shell_reader().read(text).opaque
+
+
 def test_the_parser_is_halted() -> None:
     bounds = msgspec.structs.replace(shell_facts().bounds, milliseconds=20)
     reader = ShellReader(msgspec.structs.replace(shell_facts(), bounds=bounds))

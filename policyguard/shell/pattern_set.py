@@ -27,9 +27,7 @@ class CommandPatterns:
         self.concerns = find_concern(self.patterns, reader.facts)
         """Whether a text has to be read to know if a pattern may match it."""
         self._last_programs = [pattern.stages[-1].program.literals for pattern in self.patterns]
-        self._names_files = any(
-            stage.writes or stage.reads for pattern in self.patterns for stage in pattern.stages
-        )
+        self._names_files = any(pattern.names_files for pattern in self.patterns)
         self._may_run_plain = self._list_by_program()
         self._kept: dict[str, CommandPattern | None] = {}
         self._covered: dict[str, bool] = {}
@@ -75,19 +73,21 @@ class CommandPatterns:
         if self._may_run_plain is None:
             return None
         commands = split_plain(text)
-        if commands is None:
+        if commands is None or len(commands) >= self._max_commands:
             return None
+        moves = names_files = False
         for command in commands:
             path, *arguments = command.words
             if not self._reader.runs_no_other(path, arguments):
                 return None
-            if len(command.words) > self._max_words:
+            if len(arguments) >= self._max_words:
                 return None
-            if any(len(item.stages) > 1 for item in self._may_run_plain.get(path, ())):
-                return None
-            if self._names_files and path in FOLDER_COMMANDS:
-                return None
-        return commands if len(commands) < self._max_commands else None
+            moves = moves or path in FOLDER_COMMANDS
+            for pattern in self._may_run_plain.get(path, ()):
+                if len(pattern.stages) > 1:
+                    return None
+                names_files = names_files or pattern.names_files
+        return None if moves and names_files else commands
 
     def _find_plain(self, commands: Sequence[PlainCommand]) -> CommandPattern | None:
         candidates = self._may_run_plain or {}

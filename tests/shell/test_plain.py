@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from policyguard.shell.plain import split_plain
 from policyguard.shell.reader import ShellReader
 from tests.examples import examples
-from tests.shell.shell_cases import CORPORA, read_case, shell_facts
+from tests.shell.shell_cases import CORPORA, compile_patterns, read_case, shell_facts
 
 WORDS = (
     *("ls", "rm", "-rf", "echo", "'a b'", '"x | y"', "a=1", "*.py", "~/x", "--out=f", "2", "tee"),
@@ -83,6 +83,34 @@ def test_what_is_split_is_no_syntax_error(text: str) -> None:
     if split_plain(text) is not None:
         done = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True)
         assert done.returncode == 0, text
+
+
+PATTERNS = ("rm -r", "git push !*", "tee > /tmp/**", "echo|cat | sh|bash", "find -exec", "ls !-a")
+
+
+@settings(max_examples=examples(400))
+@given(SCRIPTS)
+def test_patterns_match_the_same(text: str) -> None:
+    """Behind a comment the text takes the parser, so its commands are read one by one."""
+    for pattern in PATTERNS:
+        patterns = compile_patterns(pattern)
+        if split_plain(text) is not None:
+            assert patterns.find(text) is patterns.find(f"{text}\n# x"), (pattern, text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "matches"),
+    [
+        ("dd > /dev/sd*", "cd /dev && dd of=sda", True),
+        ("dd > /dev/sd*", "cd /tmp && dd of=sda", False),
+        ("dd > /dev/sd*", "cd /dev; cd /tmp && dd of=sda", True),
+        ("> /etc/**", "cd /etc && echo x > passwd", True),
+        ("cat < /etc/shadow", "cd /etc && cat shadow", True),
+        ("tee > /etc/**", "cd /srv && echo a | tee b", False),
+    ],
+)
+def test_files_follow_a_change_of_the_folder(pattern: str, text: str, matches: bool) -> None:
+    assert (compile_patterns(pattern).find(text) is not None) == matches
 
 
 def test_most_of_what_is_plain_needs_no_parser() -> None:

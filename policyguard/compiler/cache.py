@@ -33,9 +33,10 @@ from policyguard.store.file_cache import FileCache, cache_folder
 if TYPE_CHECKING:
     from policyguard.compiler.merge.layers import MergedPolicy
 
-_PACKAGES = ("cel", "compiler", "engines", "evaluator", "model", "shell")
+_PACKAGES = ("cel", "compiler", "engines", "evaluator", "model", "shell", "sql")
 """The packages that, with the schemas, determine the compiled policy."""
 _LIBRARIES = ("celpy", "jsonschema", "msgspec", "re2", "yaml")
+_OPTIONAL_LIBRARIES = ("sqlglot",)
 
 
 class CacheEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -159,6 +160,10 @@ def _compiler_digest(*packages: str) -> bytes:
     for library in _LIBRARIES:
         spec = find_spec(library)
         stamps.append(_stamp(library, os.stat(spec.origin if spec and spec.origin else "")))  # noqa: PTH116
+    for library in _OPTIONAL_LIBRARIES:
+        spec = find_spec(library)
+        if spec is not None and spec.origin is not None:
+            stamps.append(_stamp(library, os.stat(spec.origin)))  # noqa: PTH116
     return hashlib.sha256("\n".join(stamps).encode()).digest()
 
 

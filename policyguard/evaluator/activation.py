@@ -122,6 +122,14 @@ class Activation:
             call[name] = getattr(self, name)
         return call
 
+    def read_command(self) -> str:
+        """Return `command`, without what it costs to miss an attribute first."""
+        values = self.__dict__
+        command: str | None = values.get("command")
+        if command is None:
+            command = values["command"] = self._derive("command")
+        return command
+
     def _derive(self, name: str) -> Any:
         derive = self.context.derived_fields.get(name)
         if derive is None:

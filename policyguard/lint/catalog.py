@@ -225,9 +225,11 @@ LOAD_PAGES: dict[str, str] = {
         "the call. Test `has(field)` first."
     ),
     "cel/never-equal": "Values of these two types are never equal.",
+    "cel/missing-library": (
+        "The function needs a library that is not installed. Install the extra that the help names."
+    ),
     "cel/no-such-overload": "The operator or function does not accept values of these types.",
     "cel/unsupported": "This version does not support the name. Remove it or upgrade.",
-    "cel/not-available": "CEL defines this function, but policyguard does not implement it yet.",
     "cel/not-bool": "A condition must be true or false; this expression is neither.",
     "cel/not-constant": "This argument must be a literal, so that it can be checked at load.",
     "cel/number-range": "The number does not fit in 64 bits.",

@@ -127,8 +127,6 @@ class Shell(PolicyStruct, frozen=True, kw_only=True):
     """Programs that print file names and the like, so that their output holds no option."""
     variables: tuple[str, ...] = ()
     """Variables whose value is one word and no option, as HOME."""
-    prefixes: tuple[str, ...] = ()
-    """Wrappers in front of a command that likeness leaves out, as sudo."""
     neutral: tuple[str, ...] = ()
     """Variables that do not change what a program does, as LANG."""
     folders: tuple[str, ...] = ()

@@ -50,6 +50,11 @@ class Glob:
             alternatives += [item[:-3] for item in alternatives if item.endswith("/**")]
         self._tokens = tuple(_tokenize(item, is_path) for item in alternatives)
 
+    @property
+    def literals(self) -> frozenset[str] | None:
+        """The words that match; None if they cannot be listed."""
+        return self._literals if self._regex is None else None
+
     def matches(self, word: str) -> bool:
         """Whether a static `word` matches."""
         return word in self._literals or (self._regex is not None and self._regex.search(word))

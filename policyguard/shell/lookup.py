@@ -33,6 +33,10 @@ class Lookup(Generic[T]):
                 return f"{program} {first}", entry
         return program, self.find(program)
 
+    def may_find_pair(self, program: str, arguments: Sequence[str]) -> bool:
+        """Whether there is an entry of `program` and its first operand."""
+        return program in self._pairs and self.find_for(program, arguments)[1] is not None
+
     def find(self, name: str) -> T | None:
         """Return the entry of `name`, or None."""
         try:

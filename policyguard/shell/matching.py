@@ -7,7 +7,8 @@ import re
 from policyguard.model.shell import Program
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, Arguments, Option, read_arguments
 from policyguard.shell.command_line import ANY, MANY, MARKS, SimpleCommand
-from policyguard.shell.files import find_read, find_written
+from policyguard.shell.files import find_read, find_written, normalize
+from policyguard.shell.folders import join_folder
 from policyguard.shell.lookup import Lookup
 from policyguard.shell.pattern import Flag, Stage, Word
 from policyguard.shell.words import is_static
@@ -18,10 +19,17 @@ _CLUSTER = re.compile(r"-[A-Za-z]{2,4}")
 class ReadCommand:
     """A command with its arguments read as its program does, once they are asked for."""
 
-    __slots__ = ("_arguments", "_programs", "command", "is_known")
+    __slots__ = ("_arguments", "_programs", "command", "folders", "is_known")
 
-    def __init__(self, command: SimpleCommand, programs: Lookup[Program]) -> None:
+    def __init__(
+        self,
+        command: SimpleCommand,
+        programs: Lookup[Program],
+        folders: tuple[str, ...] = ("",),
+    ) -> None:
         self.command = command
+        self.folders = folders
+        """The folders that it may run in; empty: where the text starts."""
         self.is_known = is_static(command.path)
         """Whether the program is known."""
         self._programs = programs
@@ -56,9 +64,9 @@ def may_match(stage: Stage, read: ReadCommand) -> bool:
     if not (read.is_known or stage.program.may_match(command.program)):
         return False
     return (
-        all(_may_have_one(flags, read) for flags in stage.flags)
+        _match_words(stage.words, read, certain=False)
+        and all(_may_have_one(flags, read) for flags in stage.flags)
         and not any(_has(flag, read, certain=True) for flag in stage.without)
-        and _match_words(stage.words, read, certain=False)
         and _match_files(stage, read)
     )
 
@@ -194,7 +202,12 @@ def _is_certain(count: int, read: ReadCommand) -> bool:
 def _match_files(stage: Stage, read: ReadCommand) -> bool:
     for globs, find in ((stage.writes, find_written), (stage.reads, find_read)):
         if globs:
-            files = list(find(read.command, read.program, read.arguments))
+            named = find(read.command, read.program, read.arguments)
+            files = [_place(folder, file) for file in named for folder in read.folders]
             if not all(any(glob.may_match(file) for file in files) for glob in globs):
                 return False
     return True
+
+
+def _place(folder: str, file: str) -> str:
+    return normalize(join_folder(folder, file)) if folder else file

@@ -48,7 +48,7 @@ class Stage:
 class CommandPattern:
     """A compiled command pattern. Immutable, and safe to share between threads."""
 
-    __slots__ = ("stages", "text")
+    __slots__ = ("names_files", "stages", "text")
 
     def __init__(self, text: str) -> None:
         """Compile `text`; raise `PatternError` if it is invalid."""
@@ -61,6 +61,8 @@ class CommandPattern:
             else:
                 stages[-1].append(part)
         self.stages = tuple(_read_stage(text, stage) for stage in stages)
+        self.names_files = any(stage.writes or stage.reads for stage in self.stages)
+        """Whether it is about files that a command reads or writes."""
 
     def __repr__(self) -> str:
         return f"CommandPattern({self.text!r})"

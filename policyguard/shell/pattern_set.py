@@ -6,9 +6,11 @@ import threading
 from collections.abc import Sequence
 from typing import TypeVar
 
-from policyguard.shell.command_line import MANY, CommandLine, SimpleCommand
+from policyguard.shell.command_line import MANY, CommandLine, Redirect, SimpleCommand
+from policyguard.shell.folders import FOLDER_COMMANDS, find_folders
 from policyguard.shell.matching import ReadCommand, may_match, must_match
 from policyguard.shell.pattern import CommandPattern
+from policyguard.shell.plain import PlainCommand, split_plain
 from policyguard.shell.prefilter import find_concern
 from policyguard.shell.reader import ShellReader
 
@@ -22,11 +24,17 @@ class CommandPatterns:
     def __init__(self, patterns: Sequence[CommandPattern], reader: ShellReader) -> None:
         self.patterns = tuple(patterns)
         self._reader = reader
-        self._concerns = find_concern(self.patterns, reader.facts)
+        self.concerns = find_concern(self.patterns, reader.facts)
+        """Whether a text has to be read to know if a pattern may match it."""
+        self._last_programs = [pattern.stages[-1].program.literals for pattern in self.patterns]
+        self._names_files = any(pattern.names_files for pattern in self.patterns)
+        self._may_run_plain = self._list_by_program()
         self._kept: dict[str, CommandPattern | None] = {}
         self._covered: dict[str, bool] = {}
         self._lock = threading.Lock()
         self._max_chars = reader.facts.bounds.chars
+        self._max_words = reader.facts.bounds.words
+        self._max_commands = reader.facts.bounds.commands
         self._max_texts = reader.facts.bounds.texts
 
     def find(self, text: str) -> CommandPattern | None:
@@ -36,21 +44,94 @@ class CommandPatterns:
         except KeyError:
             pass
         if len(text) > self._max_chars:
-            return self._find(self._reader.read(text))
-        found = self._find(self._reader.read(text)) if self._concerns(text) else None
+            return self._find(text, self._reader.read(text))
+        if not self.concerns(text):
+            return None  # which takes no longer than to find it among what is kept
+        commands = self._split(text)
+        if commands is None:
+            found = self._find(text, self._reader.read(text))
+        else:
+            found = self._find_plain(commands)
         self._keep(self._kept, text, found)
         return found
 
-    def _find(self, line: CommandLine) -> CommandPattern | None:
-        commands = [ReadCommand(command, self._reader.programs) for command in line.commands]
-        return next((item for item in self.patterns if _may_match(item, commands)), None)
+    def _list_by_program(self) -> dict[str, list[CommandPattern]] | None:
+        """Return the patterns by their program; None if one is about any, or about a pipe."""
+        found: dict[str, list[CommandPattern]] = {}
+        for pattern, programs in zip(self.patterns, self._last_programs, strict=True):
+            if programs is None:
+                return None
+            for name in programs:
+                found.setdefault(name, []).append(pattern)
+        return found
+
+    def _split(self, text: str) -> list[PlainCommand] | None:
+        """Return the commands of a text in which none runs another; None if it must be read.
+
+        What is written then matters to a pattern with a pipe alone.
+        """
+        if self._may_run_plain is None:
+            return None
+        commands = split_plain(text)
+        if commands is None or len(commands) >= self._max_commands:
+            return None
+        moves = names_files = False
+        for command in commands:
+            path, *arguments = command.words
+            if not self._reader.runs_no_other(path, arguments):
+                return None
+            if len(arguments) >= self._max_words:
+                return None
+            moves = moves or path in FOLDER_COMMANDS
+            for pattern in self._may_run_plain.get(path, ()):
+                if len(pattern.stages) > 1:
+                    return None
+                names_files = names_files or pattern.names_files
+        return None if moves and names_files else commands
+
+    def _find_plain(self, commands: Sequence[PlainCommand]) -> CommandPattern | None:
+        candidates = self._may_run_plain or {}
+        matched = {
+            id(pattern)
+            for command in commands
+            for pattern in candidates.get(command.words[0], ())
+            if may_match(pattern.stages[0], self._read_plain(command))
+        }
+        if not matched:
+            return None
+        return next(pattern for pattern in self.patterns if id(pattern) in matched)
+
+    def _read_plain(self, command: PlainCommand) -> ReadCommand:
+        path, *arguments = command.words
+        redirects = tuple(Redirect(True, file) for file in command.files)
+        simple = SimpleCommand(path, path, tuple(arguments), redirects)
+        return ReadCommand(simple, self._reader.programs)
+
+    def _find(self, text: str, line: CommandLine) -> CommandPattern | None:
+        programs = self._reader.programs
+        if self._names_files and any(map(_is_move, line.commands)):
+            places = find_folders(text, line)
+            commands = [
+                ReadCommand(command, programs, folders)
+                for command, folders in zip(line.commands, places, strict=True)
+            ]
+        else:
+            commands = [ReadCommand(command, programs) for command in line.commands]
+        names = {read.command.program for read in commands if read.is_known}
+        are_known = all(read.is_known for read in commands)
+        for pattern, last in zip(self.patterns, self._last_programs, strict=True):
+            if are_known and last is not None and last.isdisjoint(names):
+                continue
+            if _may_match(pattern, commands):
+                return pattern
+        return None
 
     def runs(self, text: str) -> bool:
         """Whether some command of `text` certainly matches a pattern.
 
         Of a pattern with several stages or with files it is enough that it may match.
         """
-        if len(text) <= self._max_chars and not self._concerns(text):
+        if len(text) <= self._max_chars and not self.concerns(text):
             return False
         commands = [
             ReadCommand(command, self._reader.programs)
@@ -109,6 +190,10 @@ def _is_plain(pattern: CommandPattern) -> bool:
     """Whether a pattern is one command without files."""
     stage = pattern.stages[0]
     return len(pattern.stages) == 1 and not (stage.writes or stage.reads)
+
+
+def _is_move(command: SimpleCommand) -> bool:
+    return command.program in FOLDER_COMMANDS
 
 
 def _may_match(pattern: CommandPattern, commands: list[ReadCommand]) -> bool:

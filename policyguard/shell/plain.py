@@ -1,42 +1,88 @@
-"""Lines of plain commands, split without a parser."""
+"""Texts of plain commands, split without a parser."""
 
 from __future__ import annotations
 
 import re
 
+import msgspec
+
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.shell.words import SIMPLE_WORD, read_simple
 
-_TO_NOWHERE = r"2>&1|[12&]?>[ ]?/dev/null"
-_OPERATOR = r"&&|\|\|?|;"
-_NEXT = rf"[ \t]++(?:{SIMPLE_WORD}|{_TO_NOWHERE}|{_OPERATOR})(?=[ \t;]|$)|[ \t]*+;"
-_LINE = lazy_pattern(rf"[ \t]*+{SIMPLE_WORD}(?:{_NEXT})*+[ \t]*+", re.ASCII)
-_PART = lazy_pattern(rf"({_TO_NOWHERE})|({_OPERATOR})|{SIMPLE_WORD}", re.ASCII)
+_END = r"(?=[ \t\n;|]|&&|$)"
+_FILE = r"[012&]?>>?[ \t]*+([\w./-]*[A-Za-z./_][\w./-]*+)"
+_TOKEN = lazy_pattern(
+    rf"[ \t]*+(?:(?:{_FILE}|[012]?>&[012]){_END}()"
+    rf"|(&&|\|\||\|(?!&)|;(?!;)|\n)[ \t\n]*+|({SIMPLE_WORD}){_END})[ \t]*+",
+    re.ASCII,
+)
+_WRITTEN, _REDIRECT, _OPERATOR, _WORD = 1, 2, 3, 4  # the groups of a token
 _FIRST_WORD = lazy_pattern(r"[\w.+-]++(?=[ \t]|$)", re.ASCII)
+_ENDS = (";", "\n")
 RESERVED = frozenset(
     ["if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac"]
 ) | {"in", "function", "select", "time", "coproc"}
+_NO_COMMANDS = RESERVED | {"declare", "typeset", "export", "readonly", "local", "unset", "unsetenv"}
+"""Words at the beginning of a command that the syntax tree tells from commands."""
 
 
-def split_plain(text: str) -> list[list[str]] | None:
-    """Return the words of each command of a line, or None if it takes a parser.
+class PlainCommand(msgspec.Struct, frozen=True):
+    """A command of which all is written out."""
 
-    That is so for expansions, escapes, redirections into files, assignments, and several lines.
+    words: list[str]
+    files: tuple[str, ...]
+    """What its redirections write."""
+    is_piped: bool
+    """Whether it reads what the command before it writes."""
+
+
+def split_plain(text: str) -> list[PlainCommand] | None:
+    """Return the commands of a text, or None if it takes a parser.
+
+    That is so for expansions, escapes, files that are read, assignments, comments and all that
+    stands in brackets or in the background.
     """
-    if not _LINE.fullmatch(text):
+    commands: list[PlainCommand] = []
+    words: list[str] = []
+    files: tuple[str, ...] = ()
+    is_redirected = is_piped = False
+    operator = ""
+    match = None
+    scan = _TOKEN.scanner(text).match  # type: ignore[attr-defined]  # not in typeshed
+    while (found := scan()) is not None:
+        match = found
+        kind = match.lastindex
+        if kind == _WORD:
+            if is_redirected:
+                return None
+            word = match[_WORD]
+            words.append(word if word.isalnum() else _read(word))
+        elif kind == _REDIRECT:
+            is_redirected = True
+            if match[_WRITTEN] is not None:
+                files += (match[_WRITTEN],)
+        else:
+            operator = match[_OPERATOR]
+            if words:
+                if "=" in words[0] or words[0] in _NO_COMMANDS:
+                    return None
+                commands.append(PlainCommand(words, files, is_piped))
+                words, files, is_redirected, is_piped = [], (), False, operator == "|"
+            elif operator != "\n" or commands or is_redirected:
+                return None
+    if match is None or match.end() != len(text):
         return None
-    commands: list[list[str]] = [[]]
-    for match in _PART.finditer(text):
-        if match.lastindex == 2:
-            commands.append([])
-        elif match.lastindex is None:
-            commands[-1].append(read_simple(match[0]))
-    if not commands[-1] and text.rstrip().endswith(";"):
-        commands.pop()
-    for words in commands:
-        if not words or words[0] in RESERVED or "=" in words[0]:
+    if words:
+        if "=" in words[0] or words[0] in _NO_COMMANDS:
             return None
+        commands.append(PlainCommand(words, files, is_piped))
+    elif operator not in _ENDS or is_redirected:
+        return None
     return commands
+
+
+def _read(word: str) -> str:
+    return read_simple(word) if "*" in word or "'" in word or '"' in word else word
 
 
 def find_first_word(text: str) -> str:

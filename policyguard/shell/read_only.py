@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from policyguard.engines.regex import Regex
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, read_arguments
-from policyguard.shell.command_line import MANY, SimpleCommand
+from policyguard.shell.command_line import MANY, Redirect, SimpleCommand
 from policyguard.shell.plain import find_first_word, split_plain
 from policyguard.shell.reader import ShellReader
 from policyguard.shell.words import is_static
@@ -41,7 +41,8 @@ def _answer_plain(text: str, reader: ShellReader) -> bool | None:
     commands = split_plain(text)
     if commands is None:
         return None
-    for words in commands:
+    for command in commands:
+        words = command.words
         program = words[0].rpartition("/")[2]
         wrapper = reader.wrappers.find(program)
         if wrapper is not None and (
@@ -50,7 +51,8 @@ def _answer_plain(text: str, reader: ShellReader) -> bool | None:
             return None
         if reader.code.find(program) is not None:
             return None
-        if not _is_read_only(SimpleCommand(words[0], program, tuple(words[1:])), reader):
+        redirects = tuple(Redirect(True, file) for file in command.files)
+        if not _is_read_only(SimpleCommand(words[0], program, (*words[1:],), redirects), reader):
             return False
     return True
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from policyguard.model.shell import Shell
 from policyguard.shell.command_line import CommandLine, SimpleCommand
 from policyguard.shell.lookup import Lookup
+from policyguard.shell.variables import ASSIGNING
 from policyguard.shell.words import is_static
 
 
@@ -26,7 +28,7 @@ class ShellReader:
         self.variables = frozenset(facts.variables)
         self.neutral = frozenset(facts.neutral)
         self.folders = frozenset(facts.folders)
-        self.prefixes = frozenset(facts.prefixes)
+        self._run_no_other: dict[str, bool] = {}
         self._kept: OrderedDict[str, CommandLine] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -44,6 +46,28 @@ class ShellReader:
                 if len(self._kept) > self.facts.bounds.texts:
                     self._kept.popitem(last=False)
         return line
+
+    def is_inert(self, program: str, arguments: Sequence[str]) -> bool:
+        """Whether a command runs no other, and writes nothing that its words name."""
+        known = self.programs.find(program)
+        writes = known is not None and (known.writes or known.saves)
+        return not writes and self.runs_no_other(program, arguments)
+
+    def runs_no_other(self, program: str, arguments: Sequence[str]) -> bool:
+        """Whether a command, without a folder before it, runs no command and assigns nothing."""
+        answer = self._run_no_other.get(program)
+        if answer is None:
+            answer = is_static(program) and "/" not in program and program not in ASSIGNING
+            for table in (self.wrappers, self.code):
+                answer = answer and table.find(program) is None
+            if len(program) < 64:
+                if len(self._run_no_other) >= self.facts.bounds.texts:
+                    self._run_no_other.clear()
+                self._run_no_other[program] = answer
+        return answer and not (
+            self.wrappers.may_find_pair(program, arguments)
+            or self.code.may_find_pair(program, arguments)
+        )
 
     def runs_as_written(self, command: SimpleCommand) -> bool:
         """Whether a program's name says for certain what runs: no variable or folder changes it."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from policyguard.shell.command_line import GLOB, MANY, NAME, CommandLine, Redirect, SimpleCommand
 from policyguard.shell.inputs import NO_TAIL, NOTHING, Input, Tail
+from policyguard.shell.plain import PlainCommand, split_plain
 from policyguard.shell.rewriting import MARK, HereDocument, lift
-from policyguard.shell.syntax_tree import Node, parse
+from policyguard.shell.syntax_tree import EXPRESSIONS, Node, parse
 from policyguard.shell.variables import Variables
 from policyguard.shell.word_reader import read_raw
 from policyguard.shell.words import finish, split_simple
@@ -24,33 +25,6 @@ _SIMPLE_REDIRECT = re.compile(
 )
 _REDIRECTS = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
 _DECLARATIONS = frozenset(("declaration_command", "unset_command"))
-EXPRESSIONS = frozenset(
-    (
-        "ansi_c_string",
-        "arithmetic_expansion",
-        "binary_expression",
-        "brace_expression",
-        "command_substitution",
-        "concatenation",
-        "expansion",
-        "extglob_pattern",
-        "number",
-        "parenthesized_expression",
-        "postfix_expression",
-        "process_substitution",
-        "raw_string",
-        "regex",
-        "simple_expansion",
-        "special_variable_name",
-        "string",
-        "ternary_expression",
-        "test_command",
-        "translated_string",
-        "unary_expression",
-        "variable_name",
-        "word",
-    )
-)
 
 
 class TooMuchError(Exception):
@@ -88,10 +62,13 @@ class Statements:
         depth = self._depth
         self._depth += 1
         try:
-            lifted, self.documents = lift(text)
-            self.source = lifted.encode()
             if "$" in text or "`" in text:
                 self.variables.expect(text)
+            plain = split_plain(text)
+            if plain is not None:
+                return self._run_plain(plain, given)
+            lifted, self.documents = lift(text)
+            self.source = lifted.encode()
             root = parse(self.source, self.bounds.milliseconds)
             if root is None:
                 return self.add_unknown("parser ran out of time", given.sources)
@@ -106,6 +83,23 @@ class Statements:
         finally:
             self.source, self.documents = outer
             self._depth = depth
+
+    def _run_plain(self, commands: Sequence[PlainCommand], given: Input) -> list[int]:
+        """Run commands that need no tree: lists and pipelines of them."""
+        indices: list[int] = []
+        last: list[int] = []
+        for command in commands:
+            if len(command.words) > self.bounds.words:
+                raise TooMuchError("too many words")
+            if command.is_piped:
+                output = self._wrapped.outputs.static_output(last)
+                read = Input(tuple(dict.fromkeys(last)), output)
+            else:
+                indices += last
+                read = given
+            redirects = tuple(Redirect(True, file) for file in command.files)
+            last = self._wrapped.add(command.words, read, redirects, (), ())
+        return indices + last
 
     def add_unknown(self, reason: str, sources: Sequence[int] = ()) -> list[int]:
         """Note that something runs which cannot be seen; `sources` are where it comes from."""

@@ -19,10 +19,38 @@ import tree_sitter
 import tree_sitter_bash
 from tree_sitter import Node
 
-__all__ = ["Node", "parse"]
+__all__ = ["EXPRESSIONS", "Node", "parse"]
 
 _LANGUAGE = tree_sitter.Language(tree_sitter_bash.language())
 _SHORT = 1024
+EXPRESSIONS = frozenset(
+    (
+        "ansi_c_string",
+        "arithmetic_expansion",
+        "binary_expression",
+        "brace_expression",
+        "command_substitution",
+        "concatenation",
+        "expansion",
+        "extglob_pattern",
+        "number",
+        "parenthesized_expression",
+        "postfix_expression",
+        "process_substitution",
+        "raw_string",
+        "regex",
+        "simple_expansion",
+        "special_variable_name",
+        "string",
+        "ternary_expression",
+        "test_command",
+        "translated_string",
+        "unary_expression",
+        "variable_name",
+        "word",
+    )
+)
+"""The kinds of nodes that words and their parts have."""
 
 
 class _Parser(threading.local):

@@ -11,13 +11,10 @@ from policyguard.model.shell import Program
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, Arguments, read_arguments
 from policyguard.shell.command_line import ANY, GLOB, MANY, NAME, CommandLine, SimpleCommand
 from policyguard.shell.files import find_read, find_written
+from policyguard.shell.folders import find_folders, join_folder
 from policyguard.shell.reader import ShellReader
 from policyguard.shell.words import is_static
 
-_FOLDER_COMMANDS = frozenset(("cd", "pushd"))
-_MAX_FOLDERS = 8
-_CD = re.compile(r"\b(?:cd|pushd)\b")
-_UNORDERED = re.compile(r"[|;&()`\n\r{}]")
 _SCRIPT_OPTIONS = frozenset(("-e", "-f", "--expression", "--file", "--regexp", "--from-file"))
 """Options of grep, sed and the like that give the pattern, so that no operand does."""
 _ATTACHED = re.compile(r"-[A-Za-z](?=[./~])")
@@ -34,27 +31,10 @@ def find_paths(text: str, line: CommandLine, reader: ShellReader) -> Iterator[st
     They are relative to the folder in which the text starts; unknown parts stay marked. A path
     after a `cd` that may not have happened is yielded for each folder that it may be in.
     """
-    folders = [""]
-    in_order = _runs_in_order(text)
-    for command in line.commands:
-        paths = dict.fromkeys(_find_own_paths(command, reader))
-        for path in paths:
+    for command, folders in zip(line.commands, find_folders(text, line), strict=True):
+        for path in dict.fromkeys(_find_own_paths(command, reader)):
             for folder in folders:
-                yield _join(folder, path)
-        if command.program in _FOLDER_COMMANDS and len(folders) < _MAX_FOLDERS:
-            target = _find_target(command)
-            moved = [_join(folder, target) for folder in folders]
-            folders = moved if in_order else list(dict.fromkeys((*folders, *moved)))
-
-
-def _runs_in_order(text: str) -> bool:
-    """Whether each command up to the last `cd`, and that too, has succeeded where later ones run.
-
-    Only `&&` joins them then, and none of them runs in a shell of its own.
-    """
-    last = max((match.end() for match in _CD.finditer(text)), default=0)
-    end = text.find("&&", last)
-    return end >= 0 and _UNORDERED.search(text.replace("&&", "  ")[:end]) is None
+                yield join_folder(folder, path)
 
 
 def _find_own_paths(command: SimpleCommand, reader: ShellReader) -> Iterator[str]:
@@ -109,19 +89,6 @@ def _own_operands(
     ):
         return arguments.operands[:1]
     return ()
-
-
-def _find_target(command: SimpleCommand) -> str:
-    words = [word for word in command.arguments if word[:1] != "-" or word == "-"]
-    if not words:
-        return "~"
-    return MANY if words[0] == "-" else words[0]
-
-
-def _join(folder: str, path: str) -> str:
-    if not folder or path[:1] in ("/", "~") or path == MANY or path.startswith("$"):
-        return path
-    return f"{folder.rstrip('/')}/{path}"
 
 
 def find_urls(line: CommandLine, reader: ShellReader) -> Iterator[str]:

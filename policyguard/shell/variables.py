@@ -12,6 +12,12 @@ _ASSIGNED = re.compile(
     r"([A-Za-z_]\w*)(?:\[[^\]\n]*\])?\+?=|\b(?:for|select|read)\s+([A-Za-z_]\w*)"
 )
 _NUMBERS = frozenset("?#$!-0") | {"RANDOM", "LINENO", "SECONDS", "UID", "EUID", "PPID", "BASHPID"}
+MOVERS = frozenset(("set", "shift", "source", "."))
+"""Programs that may change `$1`, `$2` and so on."""
+READERS = frozenset(("read", "mapfile", "readarray", "getopts"))
+"""Programs that assign to the variables that they name."""
+ASSIGNING = MOVERS | READERS | {"printf"}
+"""Programs after which variables may have other values (`printf -v`)."""
 _WHITE = re.compile(r"[ \t\n]+")
 
 

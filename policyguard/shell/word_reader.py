@@ -84,12 +84,17 @@ def _read_parts(reading: Statements, node: Node, margin: int, *, quoted: bool) -
         if child.type in _PLAIN:
             continue  # read with what stands beside it: `[`, `r` and `]` are three words
         if child.start_byte > position:
-            parts.append(convert(source[position : child.start_byte].decode()))
+            parts.append(convert(_decode(source[position : child.start_byte])))
         parts.append(read_raw(reading, child, quoted=quoted))
         position = child.end_byte
     if end > position:
-        parts.append(convert(source[position:end].decode()))
+        parts.append(convert(_decode(source[position:end])))
     return "".join(parts)
+
+
+def _decode(part: bytes) -> str:
+    """Return a part of the source; that of a string without its end may end in a letter."""
+    return part.decode("utf-8", "replace")
 
 
 def _read_variable(reading: Statements, node: Node, *, quoted: bool) -> str:

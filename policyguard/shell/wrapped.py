@@ -16,6 +16,7 @@ from policyguard.shell.files import find_written, normalize
 from policyguard.shell.inputs import Input
 from policyguard.shell.options import WrapperOptions, read_code_options
 from policyguard.shell.outputs import Outputs, find_names_of
+from policyguard.shell.variables import MOVERS, READERS
 from policyguard.shell.words import is_static
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ _PLACEHOLDER = re.compile(f"[{MARKS}]")
 _STAND_INS = {MANY: "${_}", ANY: '"${_}"', NAME: '"${_}"'}  # bash sets `_` at each command
 _Written = tuple[tuple[int, ...], str | None]  # by which commands, and what if it is known
 _UNWRITTEN: _Written = ((), None)
-_MOVERS = frozenset(("set", "shift", "source", "."))
-_READERS = frozenset(("read", "mapfile", "readarray", "getopts"))
 
 
 class Wrapped:
@@ -82,6 +81,9 @@ class Wrapped:
         index = reading.add(command)
         if given.text is not None:
             self.outputs.inputs[index] = given.text
+        is_lone = is_known and not redirects and not self._written
+        if is_lone and reading.reader.is_inert(program, arguments):
+            return [index]
         if self._written and normalize(path) in self._written:
             self.add(["sh", path], Input(), (), (), around)
         if redirects or self._programs.find(program) is not None:
@@ -89,9 +91,9 @@ class Wrapped:
         if not is_known:
             reading.opaque["program is not known"] = None
             return [index]
-        if program in _MOVERS:
+        if program in MOVERS:
             reading.variables.positional = None
-        if program in _READERS or (program == "printf" and "-v" in arguments):
+        if program in READERS or (program == "printf" and "-v" in arguments):
             reading.variables.forget(word for word in arguments if word.isidentifier())
         name, wrapper = self._wrappers.find_for(program, arguments)
         if wrapper is not None:
@@ -299,7 +301,9 @@ class Wrapped:
             if command.redirects == ()
             else self.outputs.static_output([index])
         )
-        arguments = read_arguments(command.arguments, program)
+        needs_arguments = program.writes or program.saves
+        words = command.arguments if needs_arguments else ()
+        arguments = read_arguments(words, program)
         for path in find_written(command, program, arguments):
             writers, known = self._written.get(path, ((), text))
             self._written[path] = (*writers, index), text if text == known else None

@@ -33,3 +33,15 @@ def test_shares_of_all_corpora() -> None:
     assert allowed >= 200
     assert missed <= blocked * (1 - BLOCKED_AT_LEAST)
     assert refused <= allowed * REFUSED_AT_MOST
+
+
+@pytest.mark.parametrize("name", read_case("attacks"))
+def test_attacks(name: str) -> None:
+    attacks = read_case("attacks")[name]
+    patterns = compile_patterns(*attacks["patterns"])
+    assert [text for text in attacks["blocked"] if patterns.find(text) is None] == []
+    assert [text for text in attacks.get("missed", ()) if patterns.find(text) is not None] == []
+
+
+def test_there_are_many_attacks() -> None:
+    assert sum(len(attacks["blocked"]) for attacks in read_case("attacks").values()) >= 200

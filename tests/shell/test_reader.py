@@ -105,6 +105,32 @@ def test_limits(text: str, reason: str | None) -> None:
         assert line.commands[-1].program in MARKS
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "powershell -Command 'rm x'",
+        "POWERSHELL.EXE -enc AAAA",
+        "echo ls | pwsh -",
+        "cmd /s /c 'del x'",
+        "CMD /c dir",
+        r"C:\Windows\System32\cmd.exe /c del x",
+        "%COMSPEC% /c del x",
+        "Get-ChildItem | Remove-Item -Recurse",
+        "remove-item -recurse x",
+        "del /f /s x",
+    ],
+)
+def test_commands_of_other_shells_cannot_be_seen(text: str) -> None:
+    line = shell_reader().read(text)
+    assert "commands of another shell" in line.opaque
+    assert line.commands[-1].program in MARKS
+
+
+@pytest.mark.parametrize("text", ['0"\x80', 'ls "é', "ls 'é", 'a="é', "ls $'é", 'bash -c "ls é'])
+def test_a_string_without_its_end_is_a_syntax_error(text: str) -> None:
+    assert "syntax error" in shell_reader().read(text).opaque
+
+
 def test_the_parser_is_halted() -> None:
     bounds = msgspec.structs.replace(shell_facts().bounds, milliseconds=20)
     reader = ShellReader(msgspec.structs.replace(shell_facts(), bounds=bounds))

@@ -10,7 +10,6 @@ import pytest
 
 from policyguard.compiler.build.call_readers import command_reader
 from policyguard.model.event import Admitted
-from policyguard.shell.normal_form import normal_form
 from policyguard.shell.plain import split_plain
 from policyguard.shell.read_only import is_read_only
 from policyguard.traces import Reader, Skipped, expand
@@ -71,7 +70,6 @@ def test_plain_commands_are_read_as_by_the_parser(commands: list[str]) -> None:
         assert is_read_only(text, reader) == is_read_only(f"\n{text}", reader), text
 
 
-def test_likeness_of_recorded_commands(commands: list[str]) -> None:
+def test_a_third_changes_nothing(commands: list[str]) -> None:
     reader = shell_reader()
-    assert len({normal_form(text, reader) for text in commands}) < len(commands)
     assert sum(is_read_only(text, reader) for text in commands) > len(commands) / 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any, Final
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from policyguard.cel.check.problems import Problems, did_you_mean
 from policyguard.cel.declarations import Declarations
 from policyguard.cel.errors import OperationError
-from policyguard.cel.functions.standard import UNAVAILABLE, Function
+from policyguard.cel.functions.standard import Function
 from policyguard.cel.syntax.ast import BadExpr, Call, Constant, Expr, ListLiteral
 from policyguard.cel.syntax.macros import MACRO_NAMES
 from policyguard.cel.types.types import DYN, Type, is_assignable
@@ -84,6 +85,7 @@ def resolve_call(
         if strict and call.name in _FOLDED_CONVERSIONS and receiver is None and len(arguments) == 1:
             value = _fold_constant(call, overloads, problems)
             return ResolvedCall(overloads, result, constant_value=value)
+        _check_library(call, overloads[0], problems)
         argument = _prepare_literal(call, overloads, problems)
         return ResolvedCall(overloads, result, prepared_argument=argument)
     if not strict:
@@ -103,6 +105,13 @@ def resolve_call(
     else:
         _report_unknown(call, declarations, problems)
     return None
+
+
+def _check_library(call: Call, function: Function, problems: Problems) -> None:
+    if function.library and find_spec(function.library) is None:
+        message = f"`{call.name}` needs the library {function.library}, which is not installed"
+        help_ = f"install it with `pip install 'policyguard-engine[{function.extra}]'`"
+        problems.report("missing-library", message, call.name_span, help_)
 
 
 def _prepare_literal(call: Call, overloads: Sequence[Function], problems: Problems) -> Any:
@@ -184,9 +193,7 @@ def _report_types(
 
 def _report_unknown(call: Call, declarations: Declarations, problems: Problems) -> None:
     name = call.name
-    if name in UNAVAILABLE:
-        problems.report("not-available", f"`{name}` is not implemented yet", call.name_span)
-    elif name in MACRO_NAMES:
+    if name in MACRO_NAMES:
         problems.report("bad-macro", f"wrong arguments for the macro `{name}`", call.span)
     else:
         known_names = (*declarations.overloads, *MACRO_NAMES)

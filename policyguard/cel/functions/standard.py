@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from policyguard.cel.functions import calendar, paths, schedules, urls
+from policyguard.cel.functions import calendar, paths, queries, schedules, urls
 from policyguard.cel.runtime import containers, conversions, strings
 from policyguard.cel.types.types import (
     BOOL,
@@ -26,9 +26,6 @@ from policyguard.cel.types.types import (
 )
 from policyguard.cel.types.values import no_such_overload, type_of
 from policyguard.engines.regex import Regex
-
-UNAVAILABLE: Final = frozenset({"sql"})
-"""Functions of the policy language that are not implemented yet; using one is an error."""
 
 
 class Function(msgspec.Struct, frozen=True):
@@ -56,6 +53,10 @@ class Function(msgspec.Struct, frozen=True):
     strings, bytes, bools, numbers and times before the call."""
     is_linear: bool = True
     """Whether the cost grows with the size of the operands. Inside a macro it is counted."""
+    library: str = ""
+    """The library that it needs; without it, its use is a compile error that names `extra`."""
+    extra: str = ""
+    """The extra of policyguard that installs the library."""
 
     def __str__(self) -> str:
         """Format the signature for messages."""
@@ -110,6 +111,20 @@ def _getters() -> Iterator[Function]:
             yield Function(name, DURATION, (), INT, implementation)
 
 
+def _queries() -> Iterator[Function]:
+    for parameters, prepare in (((), None), ((STRING,), queries.check_dialect)):
+        yield Function(
+            "sql",
+            STRING,
+            parameters,
+            queries.STATEMENTS,
+            queries.read_sql,
+            prepare,
+            library=queries.LIBRARY,
+            extra="sql",
+        )
+
+
 _DEFINITIONS: Final = (
     *_conversions(),
     *_sizes(),
@@ -146,6 +161,7 @@ _DEFINITIONS: Final = (
     Function(
         "like", STRING, (STRING,), BOOL, paths.matches_glob, paths.Glob, requires_literal=False
     ),
+    *_queries(),
     Function("during", TIMESTAMP, (STRING,), BOOL, schedules.is_during, schedules.Schedule),
 )
 STANDARD: Final[tuple[Function, ...]] = tuple(

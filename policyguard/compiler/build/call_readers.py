@@ -20,8 +20,15 @@ def command_reader(names: tuple[str, ...]) -> ArgumentReader:
     Numbers, nested lists and objects are words too, since a tool may join them.
     """
     find_values = _argument_finder(names)
+    plain_names = frozenset(names) if not any("." in name for name in names) else frozenset()
 
     def derive(args: dict[str, Any]) -> str:
+        named = plain_names.intersection(args)
+        if len(named) == 1:
+            (name,) = named
+            text = args[name]
+            if text.__class__ is str and text[:1].isalnum():
+                return str(text)  # nearly all are: one text, and no JSON
         commands: list[str] = []
         for value in find_values(args):
             if not isinstance(value, str):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 from policyguard.compiler.build.entry_paths import selective_entries
@@ -87,6 +87,14 @@ class ContentSelectors:
         field = CONTENT_FIELDS[key].removeprefix("call.")
         excludes = self._compile(key, complement(selector))
         return lambda activation: bool(getattr(activation, field)) and not excludes(activation)
+
+    def find_concern(self, entries: Sequence[SelectiveEntry]) -> Callable[[str], bool]:
+        """Return what says whether any of the entries may select a command, in one search.
+
+        Each of them must select `commands` by a list.
+        """
+        items = [item for entry in entries if entry.commands for item in entry.commands.items]
+        return self._shell.compile_patterns(items).concerns
 
     def combine(self, entry: ClassEntry, when: Expression | None) -> Expression | None:
         """Return the condition of a class: its `commands`, and `when`."""

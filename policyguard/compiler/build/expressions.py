@@ -305,7 +305,7 @@ def _hint(problem: Problem, spec: ExpressionSpec) -> str | None:
 
 def _unsupported_message(problem: Problem) -> str:
     """Return a message if the problem is a name that is not implemented yet, else empty."""
-    if problem.code not in ("undeclared-reference", "unknown-field", "not-available"):
+    if problem.code not in ("undeclared-reference", "unknown-field"):
         return ""
     for name, step in language_version.NAME_STEPS.items():
         is_ahead = int(step) > language_version.SUPPORTED_STEP

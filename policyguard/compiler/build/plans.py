@@ -29,7 +29,7 @@ from policyguard.compiler.build.selectors import (
     compile_tool_glob,
     tool_glob_specificity,
 )
-from policyguard.evaluator.activation import Expression
+from policyguard.evaluator.activation import Activation, Expression, Prefilter
 from policyguard.evaluator.approvals import ApprovalRequirement
 from policyguard.evaluator.budgets.budget import CompiledBudget
 from policyguard.evaluator.cases import CompiledCase
@@ -95,6 +95,9 @@ class PlanBuilder:
             if entry.cases
         }
         self._with_cases = cache(_with_cases)
+        self._command_rules = [
+            entry for entry in policy.rules if entry.commands and not entry.commands.outside
+        ]
         self._class_matchers = [
             (
                 entry,
@@ -305,8 +308,35 @@ class PlanBuilder:
     def _build_rules(self, rules: tuple[CompiledRule, ...]) -> RuleSet:
         paths: list[Path] = [(*rule.id.split("/", 1), "when") for rule in rules]
         rule_set = RuleSet(rules)
-        rule_set.compile_prefilter = lambda: self._expressions.prefilter(paths)
+        about = {f"rules/{entry.id}" for entry in self._command_rules}
+        others = [index for index, rule in enumerate(rules) if rule.id not in about]
+        if len(others) == len(rules):
+            rule_set.compile_prefilter = lambda: self._expressions.prefilter(paths)
+        else:
+            rule_set.compile_prefilter = lambda: self._prefilter_commands(paths, others)
         return rule_set
+
+    def _prefilter_commands(self, paths: list[Path], others: list[int]) -> Prefilter:
+        """Combine conditions so that a command that no rule can concern costs one search.
+
+        Only the `others` are then asked: rules that select no commands.
+        """
+        all_rules = self._expressions.prefilter(paths)
+        other_rules = self._expressions.prefilter(paths[index] for index in others)
+        concerns: Callable[[str], bool] | None = None
+
+        def prefilter(activation: Activation) -> tuple[int, ...]:
+            nonlocal concerns
+            if command := activation.read_command():
+                if concerns is None:
+                    concerns = self._contents.find_concern(self._command_rules)
+                if concerns(command):
+                    return all_rules(activation)
+            if not others:
+                return ()
+            return tuple([others[index] for index in other_rules(activation)])
+
+        return prefilter
 
     def _reads_kind_only(self) -> bool:
         """Return whether `state_changing` reads only the kind of call, hints and arguments."""

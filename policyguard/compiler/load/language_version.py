@@ -5,6 +5,5 @@ SUPPORTED_STEP = 3
 
 NAME_STEPS = {
     "session.progress": "2",
-    "sql": "4",
 }
 """The step that introduces a variable, field or function of expressions."""

@@ -16,8 +16,7 @@ Prefer functions that read what they compare; what they cannot read counts again
     no-etc: {when: "call.targets.exists(t, t.inside('/etc'))"}
     own-site: {tools: [open_url], unless: "call.args.url.host_in(['a.example'])"}
     own-mail: {tools: [send], unless: "call.args.to.email_domain() == 'a.example'"}
-
-No function reads SQL yet: give the tool a database role that may only do what the rule allows.
+    only-read: {tools: [sql], unless: "call.args.sql.sql().all(s, s.verb == 'SELECT')"}
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _SQL = re.compile(rf"\b{_SQL_WORDS}\b|(?i:\b(?:DROP|ALTER|TRUNCATE) +TABLE\b|\bD
 _AS_URL = ("a URL", "use `url.host_in([…])`")
 _AS_MAIL = ("a mail address", "use `address.email_domain()`")
 _AS_PATH = ("a path", "use `path.inside('/root')` or `path.like('**/name')`")
-_AS_SQL = ("SQL", "no function reads SQL yet; give the tool a role that may do no more")
+_AS_SQL = ("SQL", "use `query.sql().exists(s, s.verb == 'DELETE' && !s.where)`")
 _KINDS = ((_URL, _AS_URL), (_MAIL, _AS_MAIL), (_PATH, _AS_PATH), (_SQL, _AS_SQL))
 _NAMED_KINDS = (
     (re.compile(r"(?:^|_)(?:url|uri|href)$"), re.compile(r"[.:]"), _AS_URL),

@@ -180,7 +180,7 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
             apply_charge(evaluator, state, session, charge, charged_at)
     if event.tokens or event.cost:
         session.add_usage(event.tokens or 0, event.cost or 0.0)
-    if session.marks is not None:
+    if session.marks is not None and (attempt.cleared or result.marks):
         session.marks.complete(attempt, result.marks)
     if evaluator.reads_changed and not is_cancelled:
         fingerprint, max_entries = outcome.result_fingerprint, evaluator.bounds.window_entries
@@ -361,7 +361,7 @@ def _remember_tolerant_call(evaluator: Evaluator, session: SessionState, attempt
 
 def _remember_call(evaluator: Evaluator, session: SessionState, attempt: Attempt) -> None:
     """Keep what expressions read: marks, counts by tool and class, each tool's last arguments."""
-    if session.marks is not None:
+    if session.marks is not None and attempt.bound_plan.plan.marks is not None:
         session.marks.admit(attempt)
     max_entries = evaluator.bounds.plans
     if evaluator.reads_counts:

@@ -191,6 +191,20 @@ def test_surplus_journals_are_deleted_while_the_guard_runs(tmp_path: Path) -> No
             assert len(list((tmp_path / "state" / "journal").iterdir())) <= 21
 
 
+def test_deleting_surplus_journals_evicts_no_anchor(tmp_path: Path) -> None:
+    """Journals go when a guard is loaded or has opened sessions: for a while there are more."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(f"{POLICY}bounds: {{journals: 4}}\n")
+    store = tmp_path / "state" / "store.db"
+    for number in range(8):
+        with Guard.load(file, store=store) as guard:
+            guard.session(f"s{number}").end()
+    result = CliRunner().invoke(main, ["journal", "verify", "--store", str(store)])
+    assert "dropped-anchors" not in result.output
+    assert "was deleted" in result.output
+    assert result.exit_code == 0
+
+
 def test_a_session_is_kept_whose_file_was_closed_for_another(tmp_path: Path) -> None:
     """Only its lock says that it is open."""
     clock = Clock()

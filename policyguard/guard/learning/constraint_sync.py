@@ -44,7 +44,7 @@ def open_store(store: str | Path, policy: Policy) -> SqliteStore:
 
     max_anchors = policy.bounds.journals
     if policy.journal.keep_for is not None:
-        max_anchors *= 2  # journals go a little late, and an evicted anchor would look like tampering
+        max_anchors *= 2  # journals go a little late; an evicted anchor looks like tampering
     caps = Caps(
         constraints=policy.bounds.constraints,
         evidence=policy.bounds.evidence,

@@ -47,9 +47,10 @@ def read_events(
                     require_same_key(path, line, hasher)
                     if anchor is not None:
                         require_own_anchor(path, line, anchor, hasher)
+                content = line[:-1]
                 try:
-                    position = advance(hasher, session, position, line[:-1])
-                    yield decode(line)
+                    position = advance(hasher, session, position, content)
+                    yield decode(content)
                 except (BrokenChainError, LineError) as error:
                     raise AlteredError(path, f"line {position.count + 1} {error}") from None
                 if anchor is not None and position.count == anchor.count:

@@ -24,7 +24,8 @@ from policyguard.evaluator.budgets.usage import BudgetUsage
 class Caps(msgspec.Struct, frozen=True, kw_only=True):
     """The maximum number of each kind of record; beyond it the least recently used are evicted.
 
-    The values are the policy's `bounds`; `anchors`, one per session, is `bounds.journals`.
+    The values are the policy's `bounds`; `anchors`, one per session, is `bounds.journals`, twice
+    that with `journal.keep_for`.
     """
 
     constraints: int

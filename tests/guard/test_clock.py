@@ -209,6 +209,19 @@ def test_time_goes_on_from_a_time_ahead_that_the_host_gave(
     assert session.check("x").allowed
 
 
+def test_time_goes_on_from_a_time_that_is_one_second_ahead(
+    tmp_path: Path, machine: Machine
+) -> None:
+    guard = load(tmp_path, WINDOW)
+    times: list[int | None] = []
+    guard.on(lambda event: times.append(event.at), Admitted)
+    session = guard.session("s")
+    session.check("x", at=EVENING + SECOND)
+    machine.wait(HOUR)
+    session.check("x")
+    assert times == [EVENING + SECOND, EVENING + HOUR + SECOND]
+
+
 def test_a_time_in_the_past_does_not_move_time_back(tmp_path: Path, machine: Machine) -> None:
     guard = load(tmp_path, WINDOW)
     times: list[int | None] = []

@@ -191,6 +191,34 @@ def test_surplus_journals_are_deleted_while_the_guard_runs(tmp_path: Path) -> No
             assert len(list((tmp_path / "state" / "journal").iterdir())) <= 21
 
 
+def test_surplus_is_looked_for_once_a_tenth_of_the_journals_were_opened(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(f"{POLICY}bounds: {{journals: 20}}\n")
+    with Guard.load(file, store=tmp_path / "state" / "store.db", clock=Clock()) as guard:
+        assert guard._journal_retention is not None
+        for _ in range(3):
+            guard._journal_retention.apply()
+            guard.session("a").end()
+            assert guard._journal_retention._thread is None
+        guard.session("b").end()
+        assert guard._journal_retention._thread is not None
+        _wait(guard)
+
+
+def test_deleting_surplus_journals_evicts_no_anchor(tmp_path: Path) -> None:
+    """Journals go when a guard is loaded or has opened sessions: for a while there are more."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(f"{POLICY}bounds: {{journals: 4}}\n")
+    store = tmp_path / "state" / "store.db"
+    for number in range(8):
+        with Guard.load(file, store=store) as guard:
+            guard.session(f"s{number}").end()
+    result = CliRunner().invoke(main, ["journal", "verify", "--store", str(store)])
+    assert "dropped-anchors" not in result.output
+    assert "was deleted" in result.output
+    assert result.exit_code == 0
+
+
 def test_a_session_is_kept_whose_file_was_closed_for_another(tmp_path: Path) -> None:
     """Only its lock says that it is open."""
     clock = Clock()

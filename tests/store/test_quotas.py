@@ -111,6 +111,17 @@ def test_a_first_charge_takes_no_lease(store: Store) -> None:
     assert quota.has_room(100)
 
 
+def test_a_lease_whose_log_is_full_has_no_room(store: Store) -> None:
+    (quota,) = open_quotas(store, 1, QuotaSpec(limit=10**9, within=10))
+    assert all(try_charge(store, quota) for _ in range(5))
+    while quota.has_room(1):
+        assert quota.try_charge(1, 1)
+    assert quota.used < quota.ceiling
+    assert not quota.try_charge(1, 1)
+    assert store.quotas.try_charge_all([(quota, 1)], 1)
+    assert quota.has_room(1)
+
+
 def test_unconditional_charges_come_to_use_a_lease(store: Store) -> None:
     (quota,) = open_quotas(store, 1, QuotaSpec(limit=0))
     for _ in range(3):

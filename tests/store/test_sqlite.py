@@ -603,12 +603,32 @@ def test_files_beside_a_store_that_are_removed_in_use_lose_nothing(
     assert run_elsewhere(path, KEYS) == ("after before\n" if is_used else "before\n")
 
 
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_a_process_that_is_refused_leaves_a_removed_log_to_the_one_that_has_it(
+    tmp_path: Path, *, is_copied: bool
+) -> None:
+    """It writes nothing, not even the tables that a new file lacks."""
+    path = tmp_path / "store.db"
+    if is_copied:  # the tables are no longer in the log only
+        with closing(SqliteStore(path, caps=CAPS)) as store:
+            store.evidence.list()
+    writer = SqliteStore(path, caps=CAPS)
+    writer.evidence.put("s", "before", b"1")
+    for suffix in ("-wal", "-shm"):
+        path.with_name(f"store.db{suffix}").unlink()
+    refused = run_elsewhere(path, KEYS)
+    assert "end programs that have it open in order, which may save the log" in refused
+    writer.close()
+    assert run_elsewhere(path, KEYS) == "before\n"
+
+
 def test_a_log_that_is_replaced_in_use_is_said(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     writer = SqliteStore(path, caps=CAPS)
     writer.evidence.put("s", "before", b"1")
     for suffix in ("-wal", "-shm"):
         path.with_name(f"store.db{suffix}").unlink()
+    path.with_name("store.db.commits").unlink()  # or it would be refused
     run_elsewhere(path, "store.evidence.put('s', 'other', b'3'); import os; os._exit(0)")
     with pytest.raises(StoreError, match="was replaced while it was in use"):
         writer.evidence.put("s", "after", b"2")

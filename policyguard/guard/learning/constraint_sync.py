@@ -42,11 +42,14 @@ def open_store(store: str | Path, policy: Policy) -> SqliteStore:
     """Open the store in a SQLite file, which is created if it is new."""
     from policyguard.store.sqlite.store import SqliteStore
 
+    max_anchors = policy.bounds.journals
+    if policy.journal.keep_for is not None:
+        max_anchors *= 2  # journals go a little late; an evicted anchor looks like tampering
     caps = Caps(
         constraints=policy.bounds.constraints,
         evidence=policy.bounds.evidence,
         grants=policy.bounds.grants,
-        anchors=policy.bounds.journals,
+        anchors=max_anchors,
     )
     return SqliteStore(store, caps=caps, sync=policy.journal.durability == "fsync")
 

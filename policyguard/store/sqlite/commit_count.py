@@ -20,6 +20,7 @@ from policyguard.store.paths import FILE_MODE
 from policyguard.store.sqlite.database import Connection, Database
 
 _READ = "SELECT ifnull(max(value), 0) FROM meta WHERE name = 'commits'"
+_HAS_COUNT = "SELECT count(*) FROM sqlite_master WHERE name = 'meta'"
 _INCREASE = (
     "INSERT INTO meta (name, value) VALUES ('commits', 1) "
     "ON CONFLICT DO UPDATE SET value = value + 1 RETURNING value"
@@ -43,23 +44,26 @@ class CountedDatabase(Database):
         super()._commit(write=write)
         self._write_file(int(count))
 
-    def _open(self) -> Connection:
-        connection = super()._open()
-        if self._read_only:
-            return connection
+    def _prepare(self, connection: Connection) -> None:
+        if not self._read_only:
+            self._require_last_commit(connection)  # before it writes to a new log
+        super()._prepare(connection)
+
+    def _require_last_commit(self, connection: Connection) -> None:
         known = self._read_file()  # first: other processes commit meanwhile
-        with self._translated_errors():
-            ((count,),) = connection.execute(_READ).fetchall()
+        if not known:
+            return
+        ((has_count,),) = connection.execute(_HAS_COUNT).fetchall()
+        count = connection.execute(_READ).fetchone()[0] if has_count else 0
         lost = known - int(count)
         if lost > 0:
-            self._disconnect()
             raise StoreError(
                 self.path,
                 f"its last transactions are missing ({lost}): its log (`-wal`) was removed, or "
                 "the file was replaced by an older one",
-                f"put both back; or delete `{self._file.name}` to go on without what was lost",
+                "end programs that have it open in order, which may save the log; put both back; "
+                f"or delete `{self._file.name}` to go on without what was lost",
             )
-        return connection
 
     @property
     def _file(self) -> Path:

@@ -25,6 +25,8 @@ UNRECORDED_ARGS: dict[str, Any] = {}
 """Stands for arguments that were not kept: in a journal, or of too many unreported calls."""
 CONTENT_MARK = "+"
 """Marks a result that says nothing against what was done before it."""
+FLAGGED = "~"
+"""Marks a result that is flagged as bringing nothing new."""
 
 
 class WindowEntry(msgspec.Struct, eq=False, gc=False):
@@ -58,6 +60,12 @@ class WindowEntry(msgspec.Struct, eq=False, gc=False):
         return result is not None and (
             result == other.result_fingerprint
             or (self.like_result != "" and self.like_result == other.like_result)
+        )
+
+    def has_answer_of(self, other: WindowEntry) -> bool:
+        """Whether two calls that may differ have returned the same, whatever flags say."""
+        return self.result_fingerprint == other.result_fingerprint or (
+            self.like_result not in ("", FLAGGED) and self.like_result == other.like_result
         )
 
     @property

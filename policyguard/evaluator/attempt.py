@@ -63,10 +63,8 @@ class WindowEntry(msgspec.Struct, eq=False, gc=False):
         )
 
     def has_answer_of(self, other: WindowEntry) -> bool:
-        """Whether two calls that may differ have returned the same, whatever flags say."""
-        return self.result_fingerprint == other.result_fingerprint or (
-            self.like_result not in ("", FLAGGED) and self.like_result == other.like_result
-        )
+        """Whether two calls that may differ have like results, not only like flags."""
+        return self.like_result == other.like_result and self.like_result not in ("", FLAGGED)
 
     @property
     def is_content(self) -> bool:

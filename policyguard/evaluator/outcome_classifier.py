@@ -73,8 +73,10 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
         like_result = ""
         if attempt is not None:
             echoed = ""
-            if self.mask_echo is not None and not failed:
-                echoed = self._mask_echo(self.mask_echo, text, attempt)
+            if self.mask_echo is not None and not failed and attempt.bound_plan.recent_results:
+                echoed = self.mask_echo(text, attempt.args)
+                if echoed and attempt.bound_plan.plan.is_state_changing(attempt):
+                    echoed = ""
             if attempt.recurs or echoed:
                 like_result = self._find_like_result(echoed or text, attempt, result, failed)
         if self.skips_successes and not (failed or event.meta or event.state):
@@ -141,20 +143,6 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
         if reader is not None:
             self._set_outcome(reader, outcome)
         return outcome
-
-    @staticmethod
-    def _mask_echo(
-        mask_echo: Callable[[str, dict[str, Any]], str], text: str, attempt: Attempt
-    ) -> str:
-        """Return a result that found nothing, without the words of its call; else nothing.
-
-        Only limits on the results of different calls read it, and only if these change no state.
-        """
-        bound_plan = attempt.bound_plan
-        if not text or not bound_plan.recent_results or attempt.lacks_arguments:
-            return ""
-        echoed = mask_echo(text, attempt.args)
-        return "" if echoed and bound_plan.plan.is_state_changing(attempt) else echoed
 
     def _find_like_result(self, text: str, attempt: Attempt, result: str, failed: bool) -> str:
         """Return the fingerprint of a result with its variable parts masked.

@@ -150,7 +150,11 @@ class ResultLikeness:
         self._fingerprint_text = fingerprint_text
         phrases = [phrase.casefold() for phrase in nothing if phrase.strip()]
         self._nothing = tuple("".join(phrase.split()) for phrase in phrases)
-        self._nothing_words = _drop_longer({min(phrase.split(), key=len) for phrase in phrases})
+        words = _drop_longer({min(phrase.split(), key=len) for phrase in phrases})
+        self.nothing_words = tuple(
+            sorted({cased for word in words for cased in (word, word.capitalize(), word.upper())})
+        )
+        """A text without any of these found something."""
         names = "|".join(re.escape(name) for name in ignore)
         fields = rf'"(?:{names})"\s*:\s*(?:"(?:[^"\\]|\\.)*"|-?[\d.eE+-]+)' if names else ""
         patterns = [fields, *(MASKS[kind] for kind in mask)]
@@ -191,10 +195,7 @@ class ResultLikeness:
         """
         if len(text) > _MAX_ECHO_CHARS:
             return ""
-        folded = text.casefold()
-        if not any(map(folded.__contains__, self._nothing_words)):
-            return ""
-        squeezed = "".join(folded.split())
+        squeezed = "".join(text.casefold().split())
         if not any(map(squeezed.__contains__, self._nothing)):
             return ""
         values = [value for value in args.values() if type(value) is str][:_MAX_ECHO_ARGS]

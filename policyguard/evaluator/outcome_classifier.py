@@ -25,7 +25,7 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
     failures (True) or successes (False). `match_envelope` returns the state that a text's mark says
     and the text without it; None for a text without a mark. `harness_keys` and `non_advancing_keys`
     are metadata keys that flag a result. `mask_echo` returns a result that found nothing, without
-    the words of its call. `unwrap` returns an error without a framework's words. Blame rules are
+    the words of its call; a text without any of `nothing_words` is none. `unwrap` returns an error without a framework's words. Blame rules are
     first match. `reads_outcome`: some
     expression reads `outcome`.
     """
@@ -40,6 +40,7 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
     result_fingerprint: Callable[[str], str]
     find_like_result: Callable[[str], str] | None
     mask_echo: Callable[[str, dict[str, Any]], str] | None
+    nothing_words: tuple[str, ...]
     error_fingerprint: Callable[[str], str]
     unwrap: Callable[[str], str] | None
     to_duration: Callable[[int], object]
@@ -73,10 +74,11 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
         like_result = ""
         if attempt is not None:
             echoed = ""
-            if self.mask_echo is not None and not failed and attempt.bound_plan.recent_results:
-                echoed = self.mask_echo(text, attempt.args)
-                if echoed and attempt.bound_plan.plan.is_state_changing(attempt):
-                    echoed = ""
+            if not failed:
+                for word in self.nothing_words:
+                    if word in text:
+                        echoed = self._mask_echo(text, attempt)
+                        break
             if attempt.recurs or echoed:
                 like_result = self._find_like_result(echoed or text, attempt, result, failed)
         if self.skips_successes and not (failed or event.meta or event.state):
@@ -143,6 +145,17 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
         if reader is not None:
             self._set_outcome(reader, outcome)
         return outcome
+
+    def _mask_echo(self, text: str, attempt: Attempt) -> str:
+        """Return a result that found nothing, without the words of its call; else nothing.
+
+        Only limits on the results of different calls read it, and only if these change no state.
+        """
+        bound_plan = attempt.bound_plan
+        if self.mask_echo is None or not bound_plan.recent_results:
+            return ""
+        echoed = self.mask_echo(text, attempt.args)
+        return "" if echoed and bound_plan.plan.is_state_changing(attempt) else echoed
 
     def _find_like_result(self, text: str, attempt: Attempt, result: str, failed: bool) -> str:
         """Return the fingerprint of a result with its variable parts masked.

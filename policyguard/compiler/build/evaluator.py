@@ -169,7 +169,6 @@ def _outcome_classifier(
     policy: Policy, expressions: Expressions, fingerprinter: Fingerprinter
 ) -> OutcomeClassifier:
     result_likeness = _result_likeness(policy, fingerprinter)
-    finds_nothing = result_likeness is not None and policy.classify.likeness.results.nothing
     rules = []
     for index, rule in enumerate(policy.blame):
         when = expressions.get("blame", index, "when")
@@ -192,7 +191,8 @@ def _outcome_classifier(
         if policy.outcomes.wrappers
         else None,
         find_like_result=result_likeness,
-        mask_echo=result_likeness.mask_echo if result_likeness and finds_nothing else None,
+        mask_echo=result_likeness.mask_echo if result_likeness is not None else None,
+        nothing_words=result_likeness.nothing_words if result_likeness is not None else (),
         error_fingerprint=ErrorNormalizer(fingerprinter).fingerprint,
         to_duration=Duration.from_ns,
         reads_outcome=reads_field(expressions.all_reads(), "outcome"),

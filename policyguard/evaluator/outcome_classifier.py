@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from policyguard.evaluator.activation import Expression
-from policyguard.evaluator.attempt import CONTENT_MARK, Attempt
+from policyguard.evaluator.attempt import CONTENT_MARK, NOTHING_MARK, Attempt
 from policyguard.model.amounts import to_nanoseconds
 from policyguard.model.errors import ExpressionError
 from policyguard.model.event import Completed
@@ -25,8 +25,8 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
     failures (True) or successes (False). `match_envelope` returns the state that a text's mark says
     and the text without it; None for a text without a mark. `harness_keys` and `non_advancing_keys`
     are metadata keys that flag a result. `mask_echo` returns a result that found nothing, without
-    the words of its call; a text without any of `nothing_words` is none. `unwrap` returns an error without a framework's words. Blame rules are
-    first match. `reads_outcome`: some
+    the words of its call; a text without any of `nothing_words` is none. `unwrap` returns an error
+    without a framework's words. Blame rules are first match. `reads_outcome`: some
     expression reads `outcome`.
     """
 
@@ -81,6 +81,8 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
                         break
             if attempt.recurs or echoed:
                 like_result = self._find_like_result(echoed or text, attempt, result, failed)
+                if echoed:
+                    like_result = f"{NOTHING_MARK}{like_result}"
         if self.skips_successes and not (failed or event.meta or event.state):
             return Outcome(True, "success", event, changed, result, like_result)
         reader = attempt if self.reads_outcome else None

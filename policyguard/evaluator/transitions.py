@@ -6,13 +6,7 @@ from typing import Any
 
 from policyguard.evaluator import unreported
 from policyguard.evaluator.approvals import ApprovalRequest
-from policyguard.evaluator.attempt import (
-    FLAGGED,
-    UNRECORDED_ARGS,
-    Attempt,
-    CallResult,
-    WindowEntry,
-)
+from policyguard.evaluator.attempt import UNRECORDED_ARGS, Attempt, CallResult, WindowEntry
 from policyguard.evaluator.budgets.charges import apply_charge, free_slots, refund
 from policyguard.evaluator.evaluation import HALTED
 from policyguard.evaluator.evaluator import Evaluator
@@ -196,8 +190,8 @@ def _mark_flagged(entry: WindowEntry) -> None:
 
     One without the flag is another result.
     """
-    entry.result_fingerprint = f"{FLAGGED}{entry.result_fingerprint}"
-    entry.like_result = FLAGGED
+    entry.result_fingerprint = f"~{entry.result_fingerprint}"
+    entry.like_result = "~"
 
 
 def _mark_failed(entry: WindowEntry) -> None:

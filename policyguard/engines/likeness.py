@@ -24,18 +24,24 @@ MASKS = {
     ),
     "durations": (
         r"\b\d+(?:\.\d+)? ?(?:ns|us|µs|ms|s|secs?|seconds?|mins?|minutes?|hours?)\b"
-        r"|\b\d+m ?\d+(?:\.\d+)?s\b"
+        r"|\b\d+m ?\d+(?:\.\d+)?s\b|\b\d+[dhm](?:\d+[hms])*\b"
     ),
     "ids": (
         r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}|\b[0-9a-fA-F]{7,64}\b"
         r"|\b\w{0,3}(?:\d[A-Za-z]|[A-Za-z]\d)\w{4,}\b|\b\w{4,}(?:\d[A-Za-z]|[A-Za-z]\d)\w*\b"
         r"|\[ref=\w+\]"
     ),
-    "pids": r"(?i:\bpid|\bprocess(?: id)?)[ =:#]{0,3}\d+|\[\d{2,7}\]",
+    "pids": (
+        r"(?i:\bpid|\bprocess(?: id)?)[ =:#]{0,3}\d+|\[\d{2,7}\]"
+        r"|(?m:^[\w.+-]+ +\d+ +\d+\.\d +\d+\.\d)"
+    ),
     "temp_names": r"(?:/var)?/(?:tmp|folders)/[\w.+-]+|\btmp\w{6,}\b",
     "addresses": r"\b0x[0-9a-fA-F]+\b|\b(?:\d{1,3}\.){3}\d{1,3}\b(?::\d+)?|\blocalhost:\d+",
     "counters": (
-        r"(?i:\b(?:attempt|try|tries|retry|retries|poll|check|iteration)s?\b)[\"']?[ #:=(]{0,3}\d+"
+        r"(?i:\b(?:(?:attempt|poll|check|retry|view|request|query|visit)[ _-]?(?:count|number|no)"
+        r"|attempt|try|tries|retry|retries|poll|check|iteration|view|seq)s?\b)[\"']?[ #:=(]{0,3}\d+"
+        r"|(?i:\b(?:polled|checked|tried|asked|viewed) \d+ times\b)"
+        r"|\b\d+(?:st|nd|rd|th) (?:attempt|try|check|poll)\b"
     ),
 }
 """What `classify.likeness.results.mask` names, as RE2 patterns."""
@@ -48,11 +54,17 @@ _COUNTDOWN = (
 _MAX_MASKED_CHARS = 32768
 """Characters at the head, and at the tail, of a result in which variable parts are masked."""
 _PREFIX = lazy_pattern(
-    r"(?:cd [^;&|<>$`()]++ && |timeout (?:-\S++ )*+[\d.]++[smhd]? |time |nice (?:-n -?\d++ )?"
-    r"|sudo |env |[A-Z_][A-Z0-9_]*+=[^\s;&|$`'\"]*+ )"
+    r"(?:cd (?:[^\s;&|<>$`()]| (?!&))++ && |timeout (?:-\S++ )*+[\d.]++[smhd]? |time "
+    r"|nice (?:-n -?\d++ )?|sudo |env |[A-Z_][A-Z0-9_]*+=[^\s;&|$`'\"]*+ )"
 )
 _LETTER = lazy_pattern(r"[^\W_]")
+_WORD = lazy_pattern(r"\w+")
+_MIN_ECHO_CHARS = 3
+_MAX_ECHO_CHARS = 1024
+"""Length of results in which echoed words are masked, and of arguments in which they are found."""
+_MAX_ECHO_ARGS = 32
 _PREFIX_WORDS = ("cd ", "timeout ", "time ", "nice ", "sudo ", "env ")
+_TEXT_OPTIONS = ("-c", "-lc")
 _MAX_PREFIXES = 8
 _MAX_COMBINATIONS = 1024
 
@@ -123,14 +135,26 @@ def _leave_out(value: Any) -> None:
 class ResultLikeness:
     """Fingerprints results with their variable parts masked.
 
-    `mask` names kinds of variable parts (see `MASKS`), `ignore` fields of JSON results. The first
-    result compiles the patterns.
+    `mask` names kinds of variable parts (see `MASKS`), `ignore` fields of JSON results, `nothing`
+    what results say that found nothing. The first result compiles the patterns.
     """
 
     def __init__(
-        self, fingerprint_text: Callable[[str], str], *, mask: Iterable[str], ignore: Iterable[str]
+        self,
+        fingerprint_text: Callable[[str], str],
+        *,
+        mask: Iterable[str],
+        ignore: Iterable[str],
+        nothing: Iterable[str],
     ) -> None:
         self._fingerprint_text = fingerprint_text
+        phrases = [phrase.casefold() for phrase in nothing if phrase.strip()]
+        self._nothing = tuple("".join(phrase.split()) for phrase in phrases)
+        words = _drop_longer({min(phrase.split(), key=len) for phrase in phrases})
+        self.nothing_words = tuple(
+            sorted({cased for word in words for cased in (word, word.capitalize(), word.upper())})
+        )
+        """A text without any of these found something."""
         names = "|".join(re.escape(name) for name in ignore)
         fields = rf'"(?:{names})"\s*:\s*(?:"(?:[^"\\]|\\.)*"|-?[\d.eE+-]+)' if names else ""
         patterns = [fields, *(MASKS[kind] for kind in mask)]
@@ -164,13 +188,41 @@ class ResultLikeness:
         parts = self._mask.replace(head, "#"), middle, self._mask.replace(tail, "#")
         return self._fingerprint_text("\0".join(parts))
 
+    def mask_echo(self, text: str, args: dict[str, Any]) -> str:
+        """Return a result that found nothing, with `#` for the words of its call.
+
+        Return an empty string for any other result, and where no word is echoed.
+        """
+        if len(text) > _MAX_ECHO_CHARS:
+            return ""
+        squeezed = "".join(text.casefold().split())
+        if not any(map(squeezed.__contains__, self._nothing)):
+            return ""
+        values = [value for value in args.values() if type(value) is str][:_MAX_ECHO_ARGS]
+        words = _WORD.findall(" ".join(values)[:_MAX_ECHO_CHARS])
+        masked = text
+        for part in sorted({*values, *words}, key=lambda part: (-len(part), part)):
+            if len(part) >= _MIN_ECHO_CHARS:
+                masked = masked.replace(part, "#")
+        return masked if masked != text else ""
+
+
+def _drop_longer(words: set[str]) -> tuple[str, ...]:
+    """Drop each word that holds another: a text with it holds the other, too."""
+    return tuple(
+        word for word in sorted(words) if not any(one != word and one in word for one in words)
+    )
+
 
 def normalize_command(command: Any) -> Any:
     """Return a shell command without comments, surplus space and harmless prefixes.
 
-    Only for comparison: the result need not be a command. Any other value is returned unchanged.
+    Only for comparison: the result need not be a command. Of a list such as `[bash, -lc, "…"]` the
+    text is meant. Any other value is returned unchanged.
     """
     if type(command) is not str:
+        if type(command) is list and len(command) > 2 and command[-2] in _TEXT_OPTIONS:
+            return [*command[:-1], normalize_command(command[-1])]
         return command
     if "#" in command:
         command = _without_comments(command)

@@ -25,6 +25,8 @@ UNRECORDED_ARGS: dict[str, Any] = {}
 """Stands for arguments that were not kept: in a journal, or of too many unreported calls."""
 CONTENT_MARK = "+"
 """Marks a result that says nothing against what was done before it."""
+NOTHING_MARK = "?"
+"""Marks a result that found nothing, without the words of its call."""
 
 
 class WindowEntry(msgspec.Struct, eq=False, gc=False):
@@ -59,6 +61,10 @@ class WindowEntry(msgspec.Struct, eq=False, gc=False):
             result == other.result_fingerprint
             or (self.like_result != "" and self.like_result == other.like_result)
         )
+
+    def has_answer_of(self, other: WindowEntry) -> bool:
+        """Whether two calls that may differ have both found nothing, in the same words."""
+        return self.like_result == other.like_result and self.like_result.startswith(NOTHING_MARK)
 
     @property
     def is_content(self) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
 from policyguard.evaluator.activation import Expression
-from policyguard.evaluator.attempt import CONTENT_MARK, Attempt
+from policyguard.evaluator.attempt import CONTENT_MARK, NOTHING_MARK, Attempt
 from policyguard.model.amounts import to_nanoseconds
 from policyguard.model.errors import ExpressionError
 from policyguard.model.event import Completed
@@ -23,8 +24,9 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
     `match_signature` returns id and blame of the first signature that matches a text, of those for
     failures (True) or successes (False). `match_envelope` returns the state that a text's mark says
     and the text without it; None for a text without a mark. `harness_keys` and `non_advancing_keys`
-    are metadata keys that flag a result. `unwrap` returns an error without a framework's words.
-    Blame rules are first match. `reads_outcome`: some
+    are metadata keys that flag a result. `mask_echo` returns a result that found nothing, without
+    the words of its call; a text without any of `nothing_words` is none. `unwrap` returns an error
+    without a framework's words. Blame rules are first match. `reads_outcome`: some
     expression reads `outcome`.
     """
 
@@ -37,6 +39,8 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
     blame_rules: tuple[tuple[str, Expression, str], ...]
     result_fingerprint: Callable[[str], str]
     find_like_result: Callable[[str], str] | None
+    mask_echo: Callable[[str, dict[str, Any]], str] | None
+    nothing_words: tuple[str, ...]
     error_fingerprint: Callable[[str], str]
     unwrap: Callable[[str], str] | None
     to_duration: Callable[[int], object]
@@ -68,8 +72,17 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
         result = self.result_fingerprint(text)
         changed = result != last_fingerprint
         like_result = ""
-        if attempt is not None and attempt.recurs:
-            like_result = self._find_like_result(text, attempt, result, failed)
+        if attempt is not None:
+            echoed = ""
+            if not failed:
+                for word in self.nothing_words:
+                    if word in text:
+                        echoed = self._mask_echo(text, attempt)
+                        break
+            if attempt.recurs or echoed:
+                like_result = self._find_like_result(echoed or text, attempt, result, failed)
+                if echoed:
+                    like_result = f"{NOTHING_MARK}{like_result}"
         if self.skips_successes and not (failed or event.meta or event.state):
             return Outcome(True, "success", event, changed, result, like_result)
         reader = attempt if self.reads_outcome else None
@@ -134,6 +147,17 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
         if reader is not None:
             self._set_outcome(reader, outcome)
         return outcome
+
+    def _mask_echo(self, text: str, attempt: Attempt) -> str:
+        """Return a result that found nothing, without the words of its call; else nothing.
+
+        Only limits on the results of different calls read it, and only if these change no state.
+        """
+        bound_plan = attempt.bound_plan
+        if self.mask_echo is None or not bound_plan.recent_results:
+            return ""
+        echoed = self.mask_echo(text, attempt.args)
+        return "" if echoed and bound_plan.plan.is_state_changing(attempt) else echoed
 
     def _find_like_result(self, text: str, attempt: Attempt, result: str, failed: bool) -> str:
         """Return the fingerprint of a result with its variable parts masked.

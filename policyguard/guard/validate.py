@@ -76,13 +76,13 @@ def text_list(name: str, values: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def tool_names(values: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the tools that an agent has; an empty list is an agent without tools."""
+    """Return the tools that an agent has, each once; an empty list is an agent without tools."""
     if values is None:
         raise _type_error("tools", values, "a list of text")
     names = text_list("tools", values)
     if not all(name.strip() for name in names):
         raise ValueError("`tools` holds an empty name: leave it out")
-    return names
+    return tuple(dict.fromkeys(names))
 
 
 def path(name: str, value: object) -> str:

@@ -12,7 +12,9 @@ from policyguard.model.effect import Effect
 from policyguard.model.entry import Entry, PolicyStruct, SelectiveEntry
 
 Scope = Literal["batch", "turn", "session", "agent", "user", "project", "global"]
-Same = Literal["call", "call_and_result", "call_and_error", "error", "target", "result"]
+Same = Literal[
+    "call", "call_and_result", "call_and_error", "call_and_success", "error", "target", "result"
+]
 Off = Literal["none"]
 """A limit that is switched off; `None` is a limit that is not mentioned."""
 

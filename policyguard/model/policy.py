@@ -142,10 +142,14 @@ class Fingerprint(PolicyStruct, frozen=True, kw_only=True):
 
 
 class LikeResults(PolicyStruct, frozen=True, kw_only=True):
-    """When two results are alike: `ignore` names fields of JSON, `mask` kinds of variable parts."""
+    """When two results are alike: `ignore` names fields of JSON, `mask` kinds of variable parts.
+
+    `nothing` is what results say that found nothing: in these the words of the call are masked too.
+    """
 
     ignore: tuple[str, ...] = ()
     mask: tuple[Mask, ...] = ()
+    nothing: tuple[str, ...] = ()
 
 
 class Likeness(PolicyStruct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Calls that are alike by their folded arguments."""
+"""Calls that are alike by their arguments, and results that found nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policyguard.engines.likeness import CallLikeness
+from policyguard.engines.likeness import CallLikeness, ResultLikeness, normalize_command
 
 
 def _likeness(query: Any) -> str:
@@ -38,3 +38,50 @@ def test_what_is_folded_already_stays(query: Any) -> None:
 def test_folding_is_casefold_and_single_spaces(query: str) -> None:
     folded = " ".join(query.casefold().split())
     assert _likeness(query) == ("as it is" if folded == query else folded)
+
+
+@pytest.mark.parametrize(
+    ("command", "normalized"),
+    [
+        ("cd /repo && make", "make"),
+        ("cd /my files && make", "make"),
+        ("cd /repo && CI=1 timeout 5 make # again", "make"),
+        ("cd /repo; make", "cd /repo; make"),
+        ("cd && make", "cd && make"),
+        (["bash", "-lc", "make  # again"], ["bash", "-lc", "make"]),
+        (["make", "# no comment"], ["make", "# no comment"]),
+    ],
+)
+def test_commands_without_what_makes_no_difference(command: Any, normalized: Any) -> None:
+    assert normalize_command(command) == normalized
+
+
+def _mask_echo(text: str, **args: Any) -> str:
+    likeness = ResultLikeness(
+        str, mask=(), ignore=(), nothing=("No match", '"results": []', "0 rows")
+    )
+    return likeness.mask_echo(text, args)
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ('no  matches for "red lamp"', 'no  matches for "#"'),
+        ("No match for lamp or red.", "No match for # or #."),
+        ('{"query":"red lamp","results":[]}', '{"query":"#","results":[]}'),
+        ("found: red lamp", ""),
+        ("no lamp", ""),
+        ("no match", ""),
+        (f"no match for red lamp{' ' * 1024}", ""),
+    ],
+)
+def test_the_words_of_a_call_are_masked_where_nothing_was_found(text: str, masked: str) -> None:
+    assert _mask_echo(text, query="red lamp", page=1, at="in") == masked
+
+
+@given(st.lists(st.sampled_from(["lamp", "0", "rows", " ", "red"]), max_size=8).map("".join))
+def test_words_are_masked_only_where_nothing_was_found(text: str) -> None:
+    masked = _mask_echo(text, query="red lamp")
+    found_nothing = "0rows" in text.replace(" ", "")
+    assert bool(masked) == (found_nothing and ("lamp" in text or "red" in text))
+    assert "lamp" not in masked

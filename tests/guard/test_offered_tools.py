@@ -117,7 +117,7 @@ def test_an_offer_survives_a_restart_and_is_written_once(tmp_path: Path) -> None
     guard.on(events.append)
     session = guard.session("s")
     session.offer(TOOLS)
-    session.offer(list(TOOLS))
+    session.offer([*TOOLS, *TOOLS])
     assert sum(isinstance(event, ToolsOffered) for event in events) == 1
     assert "You have" in session.check("serch", {}).message
     guard.close()

@@ -118,10 +118,13 @@ def _find_likeness(
 
 def _result_likeness(policy: Policy, fingerprinter: Fingerprinter) -> ResultLikeness | None:
     likeness = policy.classify.likeness.results
-    if not (likeness.ignore or likeness.mask):
+    if not (likeness.ignore or likeness.mask or likeness.nothing):
         return None
     return ResultLikeness(
-        fingerprinter.fingerprint_text, mask=likeness.mask, ignore=likeness.ignore
+        fingerprinter.fingerprint_text,
+        mask=likeness.mask,
+        ignore=likeness.ignore,
+        nothing=likeness.nothing,
     )
 
 
@@ -167,6 +170,7 @@ def _address_readers(
 def _outcome_classifier(
     policy: Policy, expressions: Expressions, fingerprinter: Fingerprinter
 ) -> OutcomeClassifier:
+    result_likeness = _result_likeness(policy, fingerprinter)
     rules = []
     for index, rule in enumerate(policy.blame):
         when = expressions.get("blame", index, "when")
@@ -188,7 +192,9 @@ def _outcome_classifier(
         unwrap=ErrorUnwrapper(policy.outcomes.wrappers).unwrap
         if policy.outcomes.wrappers
         else None,
-        find_like_result=_result_likeness(policy, fingerprinter),
+        find_like_result=result_likeness,
+        mask_echo=result_likeness.mask_echo if result_likeness is not None else None,
+        nothing_words=result_likeness.nothing_words if result_likeness is not None else (),
         error_fingerprint=ErrorNormalizer(fingerprinter).fingerprint,
         to_duration=Duration.from_ns,
         reads_outcome=reads_field(expressions.all_reads(), "outcome"),

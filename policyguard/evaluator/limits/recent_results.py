@@ -46,7 +46,10 @@ class RecentResults(msgspec.Struct, eq=False):
             tool = attempt.full_name if attempt.server else attempt.tool
             tools = self.tools
             last = tools.get(tool)
-            if last is None or last.result_fingerprint != entry.result_fingerprint:
+            if last is None or (
+                last.result_fingerprint != entry.result_fingerprint
+                and not (entry.like_result and entry.has_answer_of(last))
+            ):
                 if not entry.is_stale:
                     if last is None or len(tools) > 1:
                         tools.clear()

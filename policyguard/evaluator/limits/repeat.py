@@ -122,9 +122,13 @@ class RepeatChecker(LimitChecker, eq=False, kw_only=True):
                 _remove_entry(tracker, oldest)
 
     def complete(self, tracker: Window, attempt: Attempt, outcome: Outcome) -> None:
-        """Note a pending result. A result flagged as the harness's fault counts for nothing."""
+        """Note a pending result.
+
+        A result flagged as the harness's fault counts for nothing, nor does a failure where only
+        successes count.
+        """
         entry = attempt.window_entry
-        if outcome.harness_flagged:
+        if outcome.harness_flagged or (self.same == "call_and_success" and not outcome.ok):
             self.release(tracker, attempt)
         elif outcome.state == "pending":
             earlier = tracker.pending_results.get(entry.key)
@@ -237,6 +241,7 @@ _TEXTS = {
     "call": "the same call has been made {times} already (at most {max})",
     "call_and_result": "the same call has been made {times} and its result has not changed",
     "call_and_error": "the same call has failed {times} with the same error",
+    "call_and_success": "the same call has succeeded {times} already (at most {max})",
     "error": "this tool has failed {times} with the same error",
     "target": "this tool has been called on the same target {times} already (at most {max})",
     "key": "a call of the same kind has been made {times} already (at most {max})",

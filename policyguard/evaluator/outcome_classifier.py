@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
-from policyguard.evaluator.activation import Expression
+from policyguard.evaluator.activation import Expression, OutcomeVariables
 from policyguard.evaluator.attempt import CONTENT_MARK, Attempt
 from policyguard.model.amounts import to_nanoseconds
 from policyguard.model.errors import ExpressionError
@@ -25,7 +26,7 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
     and the text without it; None for a text without a mark. `harness_keys` and `non_advancing_keys`
     are metadata keys that flag a result. `unwrap` returns an error without a framework's words.
     Blame rules are first match. `reads_outcome`: some
-    expression reads `outcome`.
+    expression reads `outcome`; `reads_data`: one reads `outcome.data`.
     """
 
     failed_when: Expression | None
@@ -41,6 +42,7 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
     unwrap: Callable[[str], str] | None
     to_duration: Callable[[int], object]
     reads_outcome: bool
+    reads_data: bool
     skips_successes: bool = False
 
     def __post_init__(self) -> None:
@@ -168,7 +170,7 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
 
     def _set_outcome(self, attempt: Attempt, outcome: Outcome) -> None:
         """Set `outcome` for expressions (POLICY_LANGUAGE §5)."""
-        variables: dict[str, object] = {
+        variables: dict[str, Any] = {
             "ok": outcome.ok,
             "state": outcome.state,
             "text": outcome.text,
@@ -187,4 +189,10 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
         }
         if outcome.score is not None:
             variables["score"] = float(outcome.score)
-        attempt.activation.outcome = variables
+        activation = attempt.activation
+        if self.reads_data:
+            activation.data_text = (
+                activation.data_text or outcome.text or outcome.report.error or ""
+            )
+            variables = OutcomeVariables(variables, activation)
+        activation.outcome = variables

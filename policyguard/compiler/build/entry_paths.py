@@ -54,6 +54,8 @@ def selective_entries(policy: Policy) -> Iterator[tuple[SelectiveEntry, Path]]:
         yield rule, ("rules", rule.id)
     for budget in policy.budgets:
         yield budget, ("budgets", budget.id)
+    for result_rule in policy.result_rules:
+        yield result_rule, ("result_rules", result_rule.id)
     for _, _, event, path in mark_events(policy):
         yield event, path
 
@@ -74,6 +76,8 @@ def list_entry_ids(policy: Policy) -> Iterator[tuple[str, Path]]:
     """Yield the id and path of every entry that may fire."""
     for rule in policy.rules:
         yield f"rules/{rule.id}", ("rules", rule.id)
+    for result_rule in policy.result_rules:
+        yield f"result_rules/{result_rule.id}", ("result_rules", result_rule.id)
     for level, limits in policy.limits.items():
         for kind, index, limit in iter_limits(limits):
             path = limit_path(limits, level, kind, index)

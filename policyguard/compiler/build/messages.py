@@ -58,6 +58,7 @@ def collect_message_fields(policy: Policy) -> frozenset[str]:
     """Return the dotted names of all placeholders in messages."""
     texts = [text for rule in policy.rules for text in (rule.message, rule.instead)]
     texts += [text for budget in policy.budgets for text in (budget.message, budget.instead)]
+    texts += [rule.message for rule in policy.result_rules]
     return frozenset(
         placeholder.name
         for text in texts

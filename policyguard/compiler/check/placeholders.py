@@ -32,6 +32,7 @@ _NESTED_FIELDS = ("args", "tags", "hints")
 """Fields of `call` with nested fields."""
 _LIMIT_FIELDS = ("limit", "used", "left", "retry_after")
 """Figures of a limit or budget; rules have none."""
+_RULES = ("rules", "result_rules")
 
 
 _DOUBLED = re.compile(r"\{\{ *([\w.]{1,60}) *\}\}")
@@ -39,12 +40,16 @@ _DOUBLED = re.compile(r"\{\{ *([\w.]{1,60}) *\}\}")
 
 
 def check_placeholders(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
-    """Report undefined placeholders in the messages of rules and budgets."""
-    for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
+    """Report undefined placeholders in messages."""
+    for section, entries in (
+        ("rules", policy.rules),
+        ("budgets", policy.budgets),
+        ("result_rules", policy.result_rules),
+    ):
         for entry in entries:
             for field in ("message", "instead"):
                 node = merged.node((section, entry.id, field))
-                text = getattr(entry, field)
+                text = getattr(entry, field, None)
                 if text is not None and isinstance(node, ScalarNode):
                     yield from _check_message(node, parse_message(text), section, policy, merged)
 
@@ -74,7 +79,7 @@ def _check_message(
             )
     for placeholder in message.placeholders:
         span = node.subspan(placeholder.start, placeholder.end)
-        if section == "rules" and placeholder.name in _LIMIT_FIELDS:
+        if section in _RULES and placeholder.name in _LIMIT_FIELDS:
             text = f"`{{{placeholder.name}}}` is always empty in the message of a rule"
             severity: Severity = "warning"
             yield merged.diagnostic("reference/placeholder", text, span, severity=severity)

@@ -37,7 +37,11 @@ def check_tool_names(
     for _, _, _, path in rule_examples(policy):
         if merged.origin(path) in tools.policy_files:
             yield from _check_example(path, merged, tools)
-    for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
+    for section, entries in (
+        ("rules", policy.rules),
+        ("budgets", policy.budgets),
+        ("result_rules", policy.result_rules),
+    ):
         for entry in entries:
             yield from _check_messages((section, entry.id), merged, tools)
 

@@ -137,7 +137,6 @@ _TIMES = {"second": "1s", "minute": "1m", "hour": "1h", "day": "1d", "week": "7d
 _WORKAROUNDS = {
     "exceptions": "until then write `unless: …` in the entry",
     "locked": "until then `lint` reports what a layer weakens",
-    "result_rules": "until then the host must filter results",
 }
 """What to write instead of what is not implemented yet."""
 _CALL_KEYS = {

@@ -56,6 +56,8 @@ _SCALES: dict[str, tuple[Any, ...]] = {
     "on_success": ("forget", "keep"),
 }
 """Values in order of strictness."""
+_RESULT_EFFECTS = (("advise", "redact", "withhold"), ("advise", "truncate", "withhold"))
+"""Effects on results in order: what is redacted is not cut, and a halt may show all of it."""
 _SELECTORS = SELECTOR_KEYS - {"when"}
 _CONDITIONS = frozenset({"when", "unless"})
 _REFUSING_SECTIONS = frozenset({"rules", "budgets", "result_rules"})
@@ -153,6 +155,11 @@ def key_direction(id_: str, field: FieldPath, before: Any, after: Any) -> Direct
         return _OPPOSITE[_selector_direction(before or None, after or None)]
     if field == ("approval", "remember"):
         return _OPPOSITE[_selector_direction(before, after)]
+    if section == "result_rules":
+        if name == "effect":
+            return _result_effect_direction(before, after)
+        if name == "keep" and isinstance(before, int) and isinstance(after, int):
+            return _OPPOSITE[_compare_strictness(before, after)]
     return _compare_strictness(_strictness(name, before), _strictness(name, after))
 
 
@@ -235,6 +242,14 @@ def _compare_strictness(old: float | None, new: float | None) -> Direction:
     if old is None or new is None or old == new:
         return ""
     return "tighter" if new > old else "looser"
+
+
+def _result_effect_direction(old: Any, new: Any) -> Direction:
+    """Return the direction of a changed effect on results, if one shows less than the other."""
+    for scale in _RESULT_EFFECTS:
+        if old in scale and new in scale:
+            return _compare_strictness(scale.index(old), scale.index(new))
+    return ""
 
 
 def _scope_direction(old: Any, new: Any) -> Direction:

@@ -22,6 +22,7 @@ from policyguard.compiler.check.marks import check_mark_uses, check_marks
 from policyguard.compiler.check.patterns import check_patterns
 from policyguard.compiler.check.placeholders import check_placeholders
 from policyguard.compiler.check.references import check_references
+from policyguard.compiler.check.result_rules import check_result_rules
 from policyguard.compiler.check.tool_names import check_tool_names
 from policyguard.compiler.check.tool_schemas import read_tools
 from policyguard.compiler.compiled_policy import CompiledPolicy, assemble
@@ -107,6 +108,7 @@ def read_layers(loaded: LoadedLayers, environ: Mapping[str, str]) -> FrontendRes
         check_patterns,
         check_placeholders,
         check_marks,
+        check_result_rules,
     ):
         diagnostics += check(policy, merged)
     return FrontendResult(policy, merged, diagnostics)

@@ -17,7 +17,7 @@ that imports `re2`. Its surprises, each with a test in `tests/engines/test_regex
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import re2
@@ -73,6 +73,17 @@ class Regex:
         spans = self._match(_UNANCHORED, data, 0, len(data))
         start, end = spans[1] if len(spans) > 1 else spans[0]
         return None if start < 0 else data[start:end].decode("utf-8", "replace")
+
+    def find_all(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Yield the matches in UTF-8 from left to right, as offsets; none overlap or are empty."""
+        match, size, position = self._match, len(data), 0
+        while position < size:
+            start, end = match(_UNANCHORED, data, position, size)[0]
+            if start < 0:
+                return
+            if end > start:
+                yield start, end
+            position = end if end > start else _next_code_point(data, end)
 
     def replace(self, text: str, replacement: str) -> str:
         """Return `text` with every match replaced by the literal `replacement`.

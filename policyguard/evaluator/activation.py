@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -18,7 +18,9 @@ class ActivationContext(msgspec.Struct, frozen=True):
     computes fields of `call` from its arguments, `address_fields` those that also depend on its
     command and the session's folder. `to_timestamp` and `to_duration` convert
     nanoseconds, `convert_tags` the host's tags, `to_keys` those of a mark: it takes functions that
-    say whether a key is set, and how many are. `redact` masks secrets in a text.
+    say whether a key is set, and how many are. `redact` masks secrets in a text. `parse_data` reads
+    a result as JSON, and raises `ValueError` if it is none, `ExpressionError` if it is too large or
+    deep.
     """
 
     lists: dict[str, Any]
@@ -32,6 +34,18 @@ class ActivationContext(msgspec.Struct, frozen=True):
     to_keys: Callable[[Callable[[str], bool], Callable[[], int]], Any]
     convert_tags: Callable[[Mapping[str, Any]], dict[str, Any]]
     redact: Callable[[str], str]
+    parse_data: Callable[[str], Any]
+
+
+class CheckTags(Protocol):
+    """Completes a session's tags with their defaults; those of a call (`overlay`) need not be all.
+
+    Raises `ValueError` naming each tag that is missing, or of the wrong type or value.
+    """
+
+    def __call__(self, given: dict[str, Any], *, overlay: bool = False) -> dict[str, Any]:
+        """Return the tags, copied."""
+        ...
 
 
 VARIABLE_PATHS = {
@@ -68,10 +82,13 @@ class Activation:
     """The variables of one call. Those that need work are computed at their first use.
 
     `at` is the time that expressions see (ns): of the check, then of the result, when `outcome`
-    is set too.
+    is set too, and `data_text`, the result that `outcome.data` reads.
     """
 
+    data_text = ""
+
     command: str
+    data: Any
     hints: dict[str, bool]
     mark: dict[str, Any]
     now: Any
@@ -171,8 +188,32 @@ def _now(activation: Activation) -> Any:
     return activation.context.to_timestamp(now) if now is not None else None
 
 
+class OutcomeVariables(dict[str, Any]):
+    """The variable `outcome`, with `data` read from the result when an expression asks for it."""
+
+    def __init__(self, variables: dict[str, Any], activation: Activation) -> None:
+        super().__init__(variables)
+        self._activation = activation
+
+    def __missing__(self, name: str) -> Any:
+        if name != "data":
+            raise KeyError(name)
+        value = self[name] = self._activation.data
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        if name != "data" or super().__contains__(name):
+            return super().__contains__(name)
+        try:
+            self[name]
+        except ValueError:  # it is not JSON
+            return False
+        return True
+
+
 _FACTORIES: dict[str, Callable[[Activation], Any]] = {
     "command": lambda activation: activation._derive("command"),
+    "data": lambda activation: activation.context.parse_data(activation.data_text),
     "hints": lambda activation: dict(activation.attempt.hints),  # CEL knows no other mapping
     "mark": lambda activation: activation._read_marks(),
     "now": _now,

@@ -7,11 +7,11 @@ only in `transitions`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from policyguard.evaluator.activation import ActivationContext
+from policyguard.evaluator.activation import ActivationContext, CheckTags
 from policyguard.evaluator.approvals import ApprovalRequirement
 from policyguard.evaluator.attempt import Attempt, CallResult
 from policyguard.evaluator.budgets.budget import CompiledBudget
@@ -31,6 +31,7 @@ from policyguard.evaluator.mark_states import MarkStates
 from policyguard.evaluator.marks import CompiledMark
 from policyguard.evaluator.outcome_classifier import OutcomeClassifier
 from policyguard.evaluator.plan import BoundPlan, ClassCandidates, Plan
+from policyguard.evaluator.result_rules import ResultRules
 from policyguard.evaluator.session_state import SessionState
 from policyguard.model.decision import Violation, Waiver
 from policyguard.model.effect import Effect
@@ -48,17 +49,6 @@ _OPAQUE_REASON = (
 )
 
 
-class CheckTags(Protocol):
-    """Completes a session's tags with their defaults; those of a call (`overlay`) need not be all.
-
-    Raises `ValueError` naming each tag that is missing, or of the wrong type or value.
-    """
-
-    def __call__(self, given: dict[str, Any], *, overlay: bool = False) -> dict[str, Any]:
-        """Return the tags, copied."""
-        ...
-
-
 CallIdentity = tuple[str, str, tuple[float, ...]]
 """A call's fingerprint; with tolerant numbers also the fingerprint without them, and they."""
 
@@ -73,7 +63,8 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     that is not its fingerprint; `within_tolerance` compares tolerant numbers. `patterns` tells
     which calls grants cover. `refusal_limits` are the ids of the limits of that kind, `exceptions`
     is None where the policy has none. With `refuses_batches` a refused call refuses the rest of
-    its batch.
+    its batch. `result_rules` is what the rules on results share, if there are any. `reads_data`: an
+    expression reads `outcome.data`. With either a result `needs_parts`: more than its text.
     """
 
     name: str
@@ -97,13 +88,17 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     refuses_batches: bool
     check_tags: CheckTags
     patterns: PatternReader
+    result_rules: ResultRules | None
+    reads_data: bool
     reads_counts: bool
     reads_changed: bool
     remembers_calls: bool = False
+    needs_parts: bool = False
     reads_call_details: bool = False
 
     def __post_init__(self) -> None:
         context = self.activation_context
+        self.needs_parts = self.reads_data or self.result_rules is not None
         self.remembers_calls = self.reads_counts or context.reads_previous or bool(self.marks)
         self.reads_call_details = context.reads_previous or context.extract_targets is not None
 
@@ -402,12 +397,8 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             by_id[limit.id] = violation
             (would if limit.observe else found).append(violation)
 
-    def evaluate_result(self, attempt: Attempt, event: Completed, at: int | None) -> CallResult:
-        """Classify a result that came at `at` (ns), and find what it charges.
-
-        From then on the attempt's errors are those of its result.
-        """
-        attempt.mark_completed(at, event.wall)
+    def evaluate_result(self, attempt: Attempt, event: Completed) -> CallResult:
+        """Classify the result of an attempt that is marked as completed; find what it charges."""
         last = attempt.session.last_results.get(attempt.fingerprint) if self.reads_changed else None
         outcome = self.outcome_classifier.classify(event, attempt, last)
         charges = self._settle(attempt, outcome) if attempt.charges else ()

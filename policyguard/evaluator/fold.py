@@ -61,6 +61,7 @@ def fold(evaluator: Evaluator, state: EvaluatorState, event: Event) -> None:
                     attempt, event, outcome, event.charges, event.observations, event.marks
                 )
                 transitions.complete(evaluator, state, result)
+                transitions.halt_by_result(evaluator, session, event)
         case CallEnded():
             transitions.end_timed_out(evaluator, state, session, event.call, event.at)
         case Refused():

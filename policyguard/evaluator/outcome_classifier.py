@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from policyguard.evaluator.activation import Expression
+from policyguard.evaluator.activation import Expression, OutcomeVariables
 from policyguard.evaluator.attempt import CONTENT_MARK, NOTHING_MARK, Attempt
 from policyguard.model.amounts import to_nanoseconds
 from policyguard.model.errors import ExpressionError
@@ -27,7 +27,7 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
     are metadata keys that flag a result. `mask_echo` returns a result that found nothing, without
     the words of its call; a text without any of `nothing_words` is none. `unwrap` returns an error
     without a framework's words. Blame rules are first match. `reads_outcome`: some
-    expression reads `outcome`.
+    expression reads `outcome`; `reads_data`: one reads `outcome.data`.
     """
 
     failed_when: Expression | None
@@ -45,6 +45,7 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
     unwrap: Callable[[str], str] | None
     to_duration: Callable[[int], object]
     reads_outcome: bool
+    reads_data: bool
     skips_successes: bool = False
 
     def __post_init__(self) -> None:
@@ -192,7 +193,7 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
 
     def _set_outcome(self, attempt: Attempt, outcome: Outcome) -> None:
         """Set `outcome` for expressions (POLICY_LANGUAGE §5)."""
-        variables: dict[str, object] = {
+        variables: dict[str, Any] = {
             "ok": outcome.ok,
             "state": outcome.state,
             "text": outcome.text,
@@ -211,4 +212,10 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
         }
         if outcome.score is not None:
             variables["score"] = float(outcome.score)
-        attempt.activation.outcome = variables
+        activation = attempt.activation
+        if self.reads_data:
+            activation.data_text = (
+                activation.data_text or outcome.text or outcome.report.error or ""
+            )
+            variables = OutcomeVariables(variables, activation)
+        activation.outcome = variables

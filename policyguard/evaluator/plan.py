@@ -16,6 +16,7 @@ from policyguard.evaluator.limits.recent_results import RecentResults
 from policyguard.evaluator.limits.refusals import RefusalsChecker, RefusalStreak
 from policyguard.evaluator.limits.repeat import RepeatChecker
 from policyguard.evaluator.marks import MarkEvents
+from policyguard.evaluator.result_rules import CompiledResultRule
 from policyguard.evaluator.rule import CompiledRule, RuleSet
 from policyguard.model.errors import ExpressionError
 
@@ -39,6 +40,7 @@ class Plan(msgspec.Struct, eq=False, kw_only=True):
     budgets: tuple[CompiledBudget, ...]
     rules: RuleSet
     state_changing: bool | Expression
+    result_rules: tuple[CompiledResultRule, ...] = ()
     kind_only: bool = True
     refusals: RefusalsChecker | None = None
     timeout: int | None = None

@@ -18,7 +18,7 @@ from policyguard.evaluator.offered_tools import UNKNOWN_TOOL
 from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.session_state import SessionState
 from policyguard.model.effect import Effect
-from policyguard.model.event import Admitted, Refused
+from policyguard.model.event import Admitted, Completed, Refused
 from policyguard.model.outcome import Outcome
 from policyguard.model.tool_name import full_name_alias
 
@@ -186,6 +186,14 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
         fingerprint, max_entries = outcome.result_fingerprint, evaluator.bounds.window_entries
         _set_latest(session.last_results, attempt.fingerprint, fingerprint, max_entries)
     return state.hooks.on_completed(result)
+
+
+def halt_by_result(evaluator: Evaluator, session: SessionState, event: Completed) -> None:
+    """Halt the session if a rule on this result does."""
+    if event.halted_by:
+        session.halt_entry = session.halt_entry or event.halted_by
+        reset_refusals(evaluator, session)
+        session.refresh_fast_path()
 
 
 def _mark_flagged(entry: WindowEntry) -> None:

@@ -229,6 +229,7 @@ class FastCallEmitter(CallEventEmitter):
             or outcome.like_result
             or result.observations
             or result.marks
+            or event.fired
             or not event.call.isalnum()
         ):
             super().emit_completed(result, has_learned)

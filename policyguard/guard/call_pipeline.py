@@ -26,11 +26,13 @@ from policyguard.evaluator.evaluator import CallIdentity, Evaluator
 from policyguard.evaluator.session_state import SessionState
 from policyguard.evaluator.transitions import admit as admit_call
 from policyguard.evaluator.transitions import complete as complete_call
+from policyguard.evaluator.transitions import halt_by_result
 from policyguard.guard import decisions
 from policyguard.guard.host_log import warn
 from policyguard.guard.known_calls import KnownCalls
+from policyguard.guard.result_editing import build_recorded, evaluate_parts
 from policyguard.guard.shared_budgets import make_repeatable
-from policyguard.guard.tools.results import PendingAdvice
+from policyguard.guard.tools.results import PendingAdvice, ToolResult
 from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision, EvalError
 from policyguard.model.effect import Effect
@@ -43,7 +45,6 @@ from policyguard.model.event import (
     Event,
     Granted,
     Released,
-    SessionEnded,
     Spent,
 )
 from policyguard.model.outcome import Recorded
@@ -211,12 +212,17 @@ class CallPipeline(KnownCalls):
             with suppress(JournalError, StoreError):  # the first error is reported
                 self._guard._events.emit(event)
 
-    def complete(self, event: Completed, reported: Decision | str | None = None) -> Recorded:
+    def complete(
+        self,
+        event: Completed,
+        reported: Decision | str | None = None,
+        parsed: ToolResult | None = None,
+    ) -> Recorded:
         """Classify a result and count it; one of a call that is not in flight counts nowhere.
 
         A call that was given up as unreported is an exception: its result counts, though late.
         `reported` is what the host named the call by: `UnknownCallError` if it names none, or was
-        decided by another guard.
+        decided by another guard. `parsed` is a result that is no text.
         """
         guard, state = self._guard, self._state
         with guard._lock:
@@ -226,11 +232,7 @@ class CallPipeline(KnownCalls):
             if attempt is None:
                 if reported is not None:
                     self.require_known(event.call)
-                outcome = guard._evaluator.outcome_classifier.classify(event, None, None)
-                errors = (EvalError("session/closed", self.closed_reason),) if self.closed else ()
-                if not self.closed and state.has_forgotten_calls:
-                    errors = (decisions.FORGOTTEN_CALL,)
-                return Recorded(outcome=outcome, errors=errors, counted=False)
+                return self.record_uncounted(event, parsed)
             fingerprint = attempt.exact_fingerprint or attempt.fingerprint
             if type(reported) is Decision and reported.fingerprint != fingerprint:
                 self._refuse_other(reported)
@@ -238,7 +240,13 @@ class CallPipeline(KnownCalls):
             at = event.at
             if at is None or state.now is None or at < state.now:  # hardly ever
                 at = state.clamp_time(at)
-            result = evaluator.evaluate_result(attempt, event, at)
+            attempt.mark_completed(at, event.wall)  # its errors are now those of its result
+            edited = None
+            if evaluator.needs_parts:
+                observe = guard._mode.observe
+                result, edited = evaluate_parts(evaluator, attempt, event, parsed, observe=observe)
+            else:
+                result = evaluator.evaluate_result(attempt, event)
             if attempt.is_given_up:
                 attempt.errors = (*attempt.errors, decisions.LATE_RESULT)
             observations = () if attempt.is_reduced else guard._state.observe(result)
@@ -249,6 +257,8 @@ class CallPipeline(KnownCalls):
             else:
                 fold = partial(complete_call, evaluator, evaluator_state, result)
                 learned = guard._constraint_sync.complete(fold, result)
+            if edited is not None:
+                halt_by_result(evaluator, state, result.report)
             if guard._has_audience:
                 try:
                     guard._events.emit_completed(result, bool(learned))
@@ -261,9 +271,9 @@ class CallPipeline(KnownCalls):
             advice = ""
             if self._advice.texts:
                 advice = self._advice.take(attempt.batch or event.call, is_last=not attempt.batch)
-        if not (advice or learned or attempt.errors):
+        if edited is None and parsed is None and not (advice or learned or attempt.errors):
             return Recorded(result.outcome)
-        return Recorded(result.outcome, advice, tuple(learned), attempt.errors)
+        return build_recorded(result.outcome, edited, parsed, advice, learned, attempt.errors)
 
     def spend(self, event: Spent) -> None:
         """Count what the model used between calls. Raises what `fold` raises."""
@@ -366,19 +376,6 @@ class CallPipeline(KnownCalls):
             except JournalError:
                 emitted.pop()
                 raise
-
-    def end(self, event: SessionEnded) -> None:
-        """End the session, even if that cannot be written. Raises what writing it raises."""
-        guard = self._guard
-        with guard._lock:
-            if self.ended:
-                return
-            self.resume()
-            self.closed = self.ended = True
-            try:
-                guard._state.fold(event)
-            finally:
-                guard._end_session(event)
 
 
 def _identify_odd(evaluator: Evaluator, attempt: Attempt) -> tuple[CallIdentity | None, str]:

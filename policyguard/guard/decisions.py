@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from policyguard.evaluator.activation import CheckTags
 from policyguard.evaluator.attempt import EMPTY, Attempt, CallResult
 from policyguard.evaluator.evaluation import Evaluation
-from policyguard.evaluator.evaluator import CheckTags
 from policyguard.guard import validate
 from policyguard.guard.call_ids import parse_call_number
 from policyguard.guard.host_log import warn

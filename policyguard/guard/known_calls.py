@@ -11,11 +11,15 @@ from policyguard.evaluator.evaluation import Evaluation
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard import decisions
 from policyguard.guard.call_ids import parse_call_number
-from policyguard.model.decision import Decision
+from policyguard.guard.result_editing import build_recorded, edit_uncounted
+from policyguard.model.decision import Decision, EvalError
 from policyguard.model.errors import UnknownCallError
+from policyguard.model.event import Completed, SessionEnded
+from policyguard.model.outcome import Recorded
 
 if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
+    from policyguard.guard.tools.results import ToolResult
 
 
 class KnownCalls:
@@ -48,6 +52,19 @@ class KnownCalls:
                 searched.append(reversed(state.reduced.values()))
             found = (one.id for one in chain(*searched) if one.host_call == host_call)
             return next(found, None) if host_call else None
+
+    def record_uncounted(self, event: Completed, parsed: ToolResult | None) -> Recorded:
+        """Return the answer to the result of a call that is not in flight. It counts nowhere."""
+        guard = self._guard
+        edited = edit_uncounted(
+            guard._evaluator, self._state, event, parsed, observe=guard._mode.observe
+        )
+        errors: tuple[EvalError, ...] = ()
+        if self.closed:
+            errors = (EvalError("session/closed", self.closed_reason),)
+        elif self._state.has_forgotten_calls:
+            errors = (decisions.FORGOTTEN_CALL,)
+        return build_recorded(edited.outcome, edited, parsed, "", (), errors, counted=False)
 
     def hold(self, call: str) -> Attempt | None:
         """Note that the guard runs a call: it is not taken for unreported meanwhile.
@@ -102,6 +119,19 @@ class KnownCalls:
         """Refuse all calls from now on: the state goes on elsewhere, results no longer count."""
         self.closed = True
         self._state.in_flight.clear()
+
+    def end(self, event: SessionEnded) -> None:
+        """End the session, even if that cannot be written. Raises what writing it raises."""
+        guard = self._guard
+        with guard._lock:
+            if self.ended:
+                return
+            self.resume()
+            self.closed = self.ended = True
+            try:
+                guard._state.fold(event)
+            finally:
+                guard._end_session(event)
 
     @property
     def _closed_evaluation(self) -> Evaluation:

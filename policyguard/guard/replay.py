@@ -132,6 +132,8 @@ class ReplaySession:
 
     def record(self, event: Completed) -> Recorded:
         """Record the result of a call; that of a refused call counts nowhere."""
+        if event.fired:  # by the rules of the policy that it was recorded under
+            event = msgspec.structs.replace(event, fired=(), edited=False, halted_by="")
         return self._pipeline.complete(event)
 
     def apply(self, event: Event) -> Decision | Recorded | None:

@@ -17,6 +17,7 @@ from policyguard.engines.fingerprint import Fingerprinter, NotJsonError
 from policyguard.model.constraint import Observation
 from policyguard.model.event import Admitted, Approved, CallEnded, Completed, Event, Refused
 from policyguard.model.policy import RedactionMode
+from policyguard.model.redaction import redact_items, redact_value
 
 Redactions = Mapping[type[Event], Callable[[Any], Event]]
 """Redacts events by type; returns the same object if nothing is redacted. Other types never are."""
@@ -171,41 +172,16 @@ class Redaction:
 
     def _replace_matches(self, value: Any) -> Any:
         """Replace matches of the patterns; return the same object if there are none."""
-        if not self._patterns:
-            return value
-        if isinstance(value, str):
-            for replacement, replace in self._patterns:
-                value = replace(value, replacement)
-            return value
-        if value.__class__ is int or value.__class__ is float:
-            digits = str(value)  # as a line would hold them
-            replaced = self._replace_matches(digits)
-            return value if replaced is digits else replaced
-        if isinstance(value, dict):
-            replaced = self._redact_each(value, self._replace_matches)
-            same = replaced.keys() == value.keys() and all(replaced[k] is value[k] for k in value)
-            return value if same else replaced
-        if isinstance(value, (list, tuple)):
-            items = [self._replace_matches(item) for item in value]
-            same = all(new is old for new, old in zip(items, value, strict=True))
-            return value if same else items
-        return value
+        return redact_value(value, self._replace_in_text) if self._patterns else value
 
-    def _redact_each(self, value: Object, redact: Callable[[Any], Any]) -> Object:
-        """Redact an object's values, and matches in its names, which stay distinct."""
-        redacted: Object = {}
-        for name, item in value.items():
-            name = self._replace_matches(name)
-            if name in redacted:
-                name = f"{name} {len(redacted) + 1}"
-            while name in redacted:
-                name += "'"
-            redacted[name] = redact(item)
-        return redacted
+    def _replace_in_text(self, text: str) -> str:
+        for replacement, replace in self._patterns:
+            text = replace(text, replacement)
+        return text
 
     def _mask(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return self._redact_each(value, self._mask)
+            return redact_items(value, self._replace_in_text, self._mask)
         if isinstance(value, (list, tuple)):
             return [self._mask(item) for item in value]
         if isinstance(value, str):

@@ -175,6 +175,10 @@ LOAD_PAGES: dict[str, str] = {
     "reference/unknown-mark": "`marks` does not declare this mark.",
     "reference/unknown-tag": "`tags` does not declare this tag.",
     "regex/example": "A pattern fails one of its own examples.",
+    "regex/own-label": (
+        "A result rule redacts with a pattern that matches the `[name]` that replaces its matches, "
+        "so no result would ever be clean. Rename the pattern, or let it match less."
+    ),
     "regex/syntax": (
         "RE2 rejects this pattern; the message gives its reason. RE2 has no look-around and no "
         "backreferences, which is why it always runs in linear time."

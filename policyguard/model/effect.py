@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal
 
 
 class Effect(StrEnum):
@@ -38,3 +39,6 @@ class Effect(StrEnum):
 
 
 _STRENGTH: dict[str, int] = {effect: rank for rank, effect in enumerate(Effect)}
+
+ResultEffect = Literal["advise", "redact", "truncate", "withhold", "halt"]
+"""Effects on a result. All that fire apply, so they have no order."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from policyguard.model.decision import Decision
+
+if TYPE_CHECKING:
+    from policyguard.model.outcome import Recorded
 
 
 class PolicyguardError(Exception):
@@ -78,3 +81,18 @@ class ToolTimeoutError(PolicyguardError, TimeoutError):
 
     def __reduce__(self) -> tuple[type[ToolTimeoutError], tuple[Decision]]:
         return type(self), (self.decision,)
+
+
+class RedactedError(PolicyguardError):
+    """A tool raised an error in which result rules redact, cut or withhold something.
+
+    `Session.run`, `arun` and guarded tools raise it in place of the tool's own. `recorded` is what
+    was recorded; `str()` of it is the text for the model.
+    """
+
+    def __init__(self, recorded: Recorded) -> None:
+        self.recorded = recorded
+        super().__init__(recorded.text)
+
+    def __reduce__(self) -> tuple[type[RedactedError], tuple[Recorded]]:
+        return type(self), (self.recorded,)

@@ -176,7 +176,9 @@ class Completed(_Event, frozen=True, tag="completed"):
     `like_result` is the fingerprint of the result with its variable parts masked, if the call
     recurs. `marks` are those that it has set. `advancing` and `harness_flagged` come from the
     metadata (see `Outcome`). `timeout_by` is the entry whose time limit the call exceeded, if it
-    did; if it was `still_running` then, a `CallEnded` follows.
+    did; if it was `still_running` then, a `CallEnded` follows. `fired` are the result rules that
+    acted; if they `edited` text, error or metadata, the fingerprints are still those of the result
+    as the tool returned it. `halted_by` is the one among them that stopped the session.
     """
 
     call: str = ""
@@ -205,6 +207,9 @@ class Completed(_Event, frozen=True, tag="completed"):
     timeout_by: str = ""
     still_running: bool = msgspec.field(default=False, name="running")
     marks: tuple[MarkChange, ...] = ()
+    fired: tuple[str, ...] = ()
+    edited: bool = False
+    halted_by: str = ""
 
 
 class CallEnded(_Event, frozen=True, tag="ended"):

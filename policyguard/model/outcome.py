@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from policyguard.model.decision import EvalError
+from policyguard.model.effect import ResultEffect
 from policyguard.model.event import Completed
 
 
@@ -98,13 +99,23 @@ _STATE_PREFIXES = {
 }
 
 
+class ResultViolation(msgspec.Struct, frozen=True):
+    """A result rule that fired: its id, its effect, and what it says to the model."""
+
+    id: str
+    effect: ResultEffect
+    text: str = ""
+
+
 class Recorded(msgspec.Struct, frozen=True):
     """The answer to `record`: the outcome, text to add to the result, what was learned.
 
     `errors` are expressions of the policy that failed on this result, what kept it from being
     written down, and whether it came late. `counted` is False for the result of a call that is
     unknown: it was refused, has been reported before, was forgotten as one of too many unreported
-    ones, or its session is over.
+    ones, or its session is over. `violations` are the result rules that fired; `would` those that
+    would have, in observe mode. The outcome holds the result as they leave it: what was redacted or
+    withheld is in no field.
     """
 
     outcome: Outcome
@@ -112,6 +123,9 @@ class Recorded(msgspec.Struct, frozen=True):
     learned: tuple[str, ...] = ()
     errors: tuple[EvalError, ...] = ()
     counted: bool = True
+    value: Any = None
+    violations: tuple[ResultViolation, ...] = ()
+    would: tuple[ResultViolation, ...] = ()
 
     def __repr__(self) -> str:
         parts = [self.outcome.state]
@@ -119,6 +133,7 @@ class Recorded(msgspec.Struct, frozen=True):
             parts.append(f"blame {self.outcome.blame}")
         if self.learned:
             parts.append(f"learned {', '.join(self.learned)}")
+        parts += [f"{violation.effect} ({violation.id})" for violation in self.violations]
         if not self.counted:
             parts.append("not counted")
         return f"<Recorded {', '.join(parts)}>"
@@ -134,7 +149,26 @@ class Recorded(msgspec.Struct, frozen=True):
         if outcome.payload is not None:
             mark = f"{_STATE_PREFIXES[outcome.state]}:"
             text = f"{mark} {outcome.payload}" if outcome.payload else mark
-        return f"{text}\n\n{self.advice}" if self.advice else text
+        if self.advice:
+            return f"{text}\n\n{self.advice}" if text else self.advice
+        return text
+
+    @property
+    def result(self) -> Any:
+        """The result to hand on, of the type that the tool returned where that is possible.
+
+        Text is `text`. Structures (JSON, MCP results, pydantic models) come as result rules leave
+        them; MCP results carry the advice as another text block, other structures do not. A
+        structure of which nothing may be shown, that was cut, or that cannot be redacted part by
+        part, is text.
+        """
+        value = self.value
+        return self.text if value is None or isinstance(value, str) else value
+
+    @property
+    def halted_by(self) -> str:
+        """The result rule that stopped the session; empty for none."""
+        return self.outcome.report.halted_by
 
     @property
     def structured(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from policyguard.model.effect import Effect
+from policyguard.model.effect import Effect, ResultEffect
 from policyguard.model.entry import (
     Entry,
     Examples,
@@ -76,7 +76,7 @@ class ResultRule(SelectiveEntry, frozen=True, kw_only=True):
 
     id: str
     unless: str | None = None
-    effect: Literal["advise", "redact", "truncate", "withhold", "halt"]
+    effect: ResultEffect
     keep: int | None = None
     message: str | None = None
 
@@ -350,7 +350,8 @@ class Bounds(PolicyStruct, frozen=True, kw_only=True):
     `in_flight` caps a session's admitted calls without a result; one without for `unreported`
     nanoseconds is given up, and up to `given_up` of those are kept. A cancelled async call has
     `cleanup` (nanoseconds) to end.
-    `window_entries` and `budget_keys` are per window and per budget.
+    `window_entries` and `budget_keys` are per window and per budget. `result_chars` and
+    `result_depth` bound what result rules and `outcome.data` read.
     """
 
     sessions: PositiveInt
@@ -364,6 +365,8 @@ class Bounds(PolicyStruct, frozen=True, kw_only=True):
     budget_keys: PositiveInt
     argument_bytes: PositiveInt
     argument_depth: PositiveInt
+    result_chars: PositiveInt
+    result_depth: PositiveInt
     constraints: PositiveInt
     evidence: PositiveInt
     grants: PositiveInt

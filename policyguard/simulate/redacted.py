@@ -37,7 +37,7 @@ _ARGUMENT_SELECTORS = ("commands", "paths", "hosts", "finds")
 _HISTORY_FIELDS = ("call.previous", "session.progress")
 """Fields that depend on the arguments of earlier calls, like the counts of `session` by class."""
 
-RESULT_FIELDS = ("text", "error", "chars", "signature", "meta", "changed")
+RESULT_FIELDS = ("text", "error", "chars", "data", "signature", "meta", "changed")
 """Fields of `outcome` that are unknown if results are redacted."""
 _REDACTED_TEXT = re.compile(
     rf"(?:{FINGERPRINT_MARK}[0-9a-f]{{24}}|\[\d+ lines?, \d+ characters\]|{FINGERPRINT_MARK})?"
@@ -264,6 +264,9 @@ def _observed_entries(policy: Policy) -> Iterator[str]:
     for budget in policy.budgets:
         if budget.mode == "observe":
             yield f"budgets/{budget.id}"
+    for result_rule in policy.result_rules:
+        if result_rule.mode == "observe":
+            yield f"result_rules/{result_rule.id}"
     for level, limits in policy.limits.items():
         for kind, index, limit in iter_limits(limits):
             if (limit.mode or limits.mode) == "observe":
@@ -294,10 +297,15 @@ class RedactedResults:
 
     def __init__(self, compiled: CompiledPolicy) -> None:
         policy, outcomes = compiled.policy, compiled.policy.outcomes
-        reads = compiled.expressions.all_reads()
+        halting = {rule.id for rule in policy.result_rules if rule.effect == "halt"}
+        reads = compiled.expressions.all_reads(
+            # Other rules on results change no later decision.
+            but=lambda path: path[0] == "result_rules" and path[1] not in halting
+        )
         self._reads_text = (
             not reads.isdisjoint(("outcome", *(f"outcome.{name}" for name in RESULT_FIELDS)))
-            or any(read.startswith("outcome.meta.") for read in reads)
+            or any(read.startswith(("outcome.meta.", "outcome.data.")) for read in reads)
+            or any(rule.effect == "halt" and rule.finds for rule in policy.result_rules)
             or bool(outcomes.envelope)
             or any(signature.on != "error" for signature in policy.signatures)
         )
@@ -328,11 +336,13 @@ def with_placeholder_args(event: Admitted | Refused, index: int) -> Admitted | R
 def with_fingerprints(event: Completed) -> Completed | None:
     """Return the result with fingerprints as its texts, or None if the texts are not redacted.
 
-    Also None if the recording has no fingerprints.
+    Also None if the recording has no fingerprints. What result rules have edited is not the result.
     """
-    if not event.result_fingerprint or not _REDACTED_TEXT.fullmatch(event.text):
+    if not event.result_fingerprint:
         return None
-    if event.error is not None and not _REDACTED_TEXT.fullmatch(event.error):
+    if not event.edited and not _REDACTED_TEXT.fullmatch(event.text):
+        return None
+    if event.error is not None and not (event.edited or _REDACTED_TEXT.fullmatch(event.error)):
         return None
     error = event.error_fingerprint.translate(_HEX_TO_LETTERS) if event.ok is False else None
     return msgspec.structs.replace(event, text=event.result_fingerprint, error=error)

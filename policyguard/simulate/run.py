@@ -111,7 +111,8 @@ class Run:
         if event.result_fingerprint:
             fingerprinted = with_fingerprints(event)
             # An empty text counts as redacted only if the journal redacts other data.
-            redacted = fingerprinted is not None and bool(event.text or self.redacted_args)
+            has_data = event.text or event.edited or self.redacted_args
+            redacted = fingerprinted is not None and bool(has_data)
             self.redacted_results += redacted
             event = fingerprinted or event
         outcome = self.replay.replay_result(event, redacted=redacted)

@@ -22,7 +22,7 @@ from policyguard.model.event import (
     SessionStarted,
     Spent,
 )
-from policyguard.model.outcome import Outcome
+from policyguard.model.outcome import Outcome, Recorded
 from policyguard.report.replay.figures import ReplayEffect
 from policyguard.simulate.redacted import (
     Applicability,
@@ -168,6 +168,8 @@ class SessionReplay:
             if self._uncertainty:  # reading redacted data is not an error of the expression
                 errors = tuple(one for one in errors if not one.id.startswith("marks/"))
             self._count_errors(errors)
+        if recorded.violations or recorded.would:
+            self._count_result_rules(recorded)
         return recorded.outcome
 
     def replay_event(self, event: Event) -> None:
@@ -291,6 +293,16 @@ class SessionReplay:
         return ReplayDecision(
             strongest.effect.value, self._entry_id(strongest.id), strongest.text, refused
         )
+
+    def _count_result_rules(self, recorded: Recorded) -> None:
+        """Count the result rules that fired; tell apart what the policy observes."""
+        fired = [(one, False) for one in recorded.violations]
+        if recorded.would:
+            observe_only = self._get_partial_evaluator().observe_only
+            fired += [(one, one.id in observe_only) for one in recorded.would]
+        for violation, observed in fired:
+            entry = violation.id, violation.effect, observed
+            self.hits[entry] = self.hits.get(entry, 0) + 1
 
     def _count_errors(self, errors: Iterable[EvalError]) -> None:
         for error in errors:

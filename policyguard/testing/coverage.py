@@ -18,8 +18,8 @@ class CoverageRecorder:
     """Counts of how often each entry fired.
 
     An entry is reached by a violation (also in observe mode), a timeout by a call that has it, a
-    signature by a result that matches, a mark by what sets it, an entry of `blame` by a failure
-    that it assigns, a `learn` by a violation of a constraint that it taught.
+    signature and a result rule by a result that matches, a mark by what sets it, an entry of
+    `blame` by a failure that it assigns, a `learn` by a violation of a constraint that it taught.
     """
 
     def __init__(self, compiled: CompiledPolicy) -> None:
@@ -62,6 +62,8 @@ class CoverageRecorder:
             self._hits[f"signatures/{recorded.outcome.signature}"] += 1
         if recorded.outcome.blamed_by:
             self._hits[recorded.outcome.blamed_by] += 1
+        for violation in (*recorded.violations, *recorded.would):
+            self._hits[violation.id] += 1
 
     def record_event(self, event: Event) -> None:
         """Count the marks that a result or the host has set."""

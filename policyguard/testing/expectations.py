@@ -11,9 +11,9 @@ import msgspec
 
 from policyguard.engines.yaml_tree import Path
 from policyguard.guard import Session
-from policyguard.model.decision import Decision
+from policyguard.model.decision import Decision, Violation
 from policyguard.model.diagnostic import did_you_mean
-from policyguard.model.outcome import Recorded
+from policyguard.model.outcome import Recorded, ResultViolation
 from policyguard.report.policy_tests.results import Mismatch
 from policyguard.testing.suite import (
     ExpectedDecision,
@@ -45,14 +45,13 @@ def compare_decision(
     if not matches:
         effect = expected.effect or ("ask, block or halt" if refused else "allow or advise")
         yield Mismatch("effect", str(effect), decision.effect.value)
-    for key, id_, ids in (
-        ("by", expected.by, [violation.id for violation in decision.violations]),
-        ("would", expected.would, [violation.id for violation in decision.would]),
-        ("waived", expected.waived, [waiver.violation for waiver in decision.waived]),
-    ):
-        if id_ is not None and not any(matches_id(id_, other) for other in ids):
-            hint = _hint(id_, known_ids)
-            yield Mismatch(key, f"{key} `{id_}`{hint}", ", ".join(ids) or "nothing")
+    if not (isinstance(expected, Step) and expected.then is not None):  # else of the result
+        yield from _compare_ids(expected, decision, known_ids)
+    waived = [waiver.violation for waiver in decision.waived]
+    if expected.waived is not None and not any(matches_id(expected.waived, id_) for id_ in waived):
+        hint = _hint(expected.waived, known_ids)
+        wanted = f"waived `{expected.waived}`{hint}"
+        yield Mismatch("waived", wanted, ", ".join(waived) or "nothing")
     if expected.says is not None and expected.says not in decision.message:
         found = "another message" if decision.message else "no message"
         yield Mismatch("says", f"a message with `{expected.says}`", found)
@@ -69,6 +68,19 @@ def compare_decision(
         if error.id == "internal":  # its block must not pass for the one that the test expects
             found = f"internal error: {error.error}"
             yield Mismatch("internal", "a decision of the policy", found)
+
+
+def _compare_ids(
+    expected: ExpectedDecision, found: Decision | Recorded, known_ids: Iterable[str]
+) -> Iterator[Mismatch]:
+    """Yield what does not hold of the entries that fired, or would have."""
+    for key, id_, violations in (
+        ("by", expected.by, found.violations),
+        ("would", expected.would, found.would),
+    ):
+        if id_ is not None and not any(matches_id(id_, one.id) for one in violations):
+            hint = _hint(id_, known_ids)
+            yield Mismatch(key, f"{key} `{id_}`{hint}", _join_ids(violations))
 
 
 def matches_id(part: str, id_: str) -> bool:
@@ -96,6 +108,10 @@ def _is_equal(found: Any, expected: Any) -> bool:
     if isinstance(expected, int | float) and isinstance(found, int | float):
         return math.isclose(found, expected, abs_tol=1e-9)
     return bool(found == expected)
+
+
+def _join_ids(violations: Iterable[Violation | ResultViolation]) -> str:
+    return ", ".join(violation.id for violation in violations) or "nothing"
 
 
 def _hint(part: str, known_ids: Iterable[str]) -> str:
@@ -129,8 +145,16 @@ def record_result(session: Session, decision: Decision, result: ScriptedResult) 
     )
 
 
-def compare_result(recorded: Recorded, step: Step) -> Iterator[tuple[Path, Mismatch]]:
+def compare_result(
+    recorded: Recorded, step: Step, known_ids: Iterable[str]
+) -> Iterator[tuple[Path, Mismatch]]:
     """Yield every difference between a result and what is expected, with its path in the step."""
+    if step.then is not None:
+        effects = [violation.effect for violation in recorded.violations]
+        if step.then not in effects and (effects or step.then != "allow"):
+            yield ("then",), _mismatch("then", step.then, ", ".join(effects) or "allow")
+        for mismatch in _compare_ids(step, recorded, known_ids):
+            yield (mismatch.aspect,), mismatch
     for name, expected in step.outcome.items():
         found = getattr(recorded.outcome, name)
         if found != expected:

@@ -218,7 +218,7 @@ class _StepRunner:
         session = self._sessions[decision.session]
         recorded = record_result(session, decision, step.result)
         self._coverage.record_result(recorded)
-        for path, mismatch in compare_result(recorded, step):
+        for path, mismatch in compare_result(recorded, step, self._coverage.ids):
             raise _StepFailed((*step.path, *path), mismatch, decision=decision, session=session)
 
     def _arguments(self, step: Step) -> tuple[str, dict[str, Any]]:

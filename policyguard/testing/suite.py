@@ -20,7 +20,7 @@ from policyguard.engines.yaml_tree import Node, Path
 from policyguard.evaluator.session_state import PROGRESSING
 from policyguard.model.decision import Decision
 from policyguard.model.diagnostic import Span
-from policyguard.model.effect import Effect
+from policyguard.model.effect import Effect, ResultEffect
 from policyguard.report.policy_tests.results import Failure, Mismatch
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -126,6 +126,7 @@ class Step(ExpectedDecision, frozen=True, kw_only=True):
     outcome: dict[str, Any] = {}
     text: str | None = None
     advice: str | None = None
+    then: Literal["allow"] | ResultEffect | None = None
     progress: str | None = None
     state: dict[str, Any] = {}
 

@@ -50,6 +50,10 @@ rules:
     owner: me
     examples: {match: [push: {force: true}]}
   quiet: {tools: [x], when: "true", mode: observe}
+result_rules:
+  mask: {finds: [key, pin], effect: redact}
+  cut: {tools: [fetch], effect: truncate, keep: 500}
+patterns: {key: k1, pin: p1}
 """
 
 
@@ -83,7 +87,7 @@ SAME = [
         "    owner: you\n    severity: high\n    reason: it was\n    labels: [q]\n",
     ),
     ("    examples: {match: [push: {force: true}]}\n", ""),
-    ("rules:\n", "# a comment\nrules:\n"),
+    ("\nrules:\n", "\n# a comment\nrules:\n"),
     (
         '    - {class: read, tools: ["get_*", look]}\n    - {class: write, tools: ["put_*"]}\n',
         '    - {class: write, tools: ["put_*"]}\n    - {class: read, tools: [look, "get_*"]}\n',
@@ -172,6 +176,12 @@ OTHER = [
     ),
     (", mode: observe", "", "rules/quiet mode", "tighter"),
     ('  quiet: {tools: [x], when: "true", mode: observe}\n', "", "rules/quiet", ""),
+    ("effect: redact", "effect: withhold", "result_rules/mask effect", "tighter"),
+    ("effect: redact", "effect: advise", "result_rules/mask effect", "looser"),
+    ("effect: redact", "effect: halt", "result_rules/mask effect", ""),
+    ("finds: [key, pin]", "finds: [key]", "result_rules/mask finds", "looser"),
+    ("keep: 500", "keep: 200", "result_rules/cut keep", "tighter"),
+    ("  cut: {tools: [fetch], effect: truncate, keep: 500}\n", "", "result_rules/cut", "looser"),
     ("name: x\n", "name: x\nmode: observe\n", "mode", "looser"),
     ("name: x\n", "name: x\non_internal_error: allow\n", "on_internal_error", "looser"),
     ("name: x\n", "name: x\nlearn: {}\n", "learn", "tighter"),

@@ -187,10 +187,12 @@ def _outcome_type(signatures: Type | None) -> Type:
             "retry_after": DURATION,
             "meta": _JSON_OBJECT,
             "changed": BOOL,
+            "data": DYN,
             **classified,
         },
         optional=frozenset({"score"}),
         name="outcome",
+        unverified=frozenset({"data"}),
     )
 
 

@@ -29,7 +29,7 @@ def selects_contents(entry: SelectiveEntry | ClassEntry) -> bool:
 def selector_reads(policy: Policy) -> frozenset[str]:
     """Return the fields that the selectors of all entries read."""
     entries: list[SelectiveEntry | ClassEntry] = [
-        *(entry for _, entry in selective_entries(policy)),
+        *(entry for path, entry in selective_entries(policy) if path[0] != "result_rules"),
         *policy.classify.classes,
     ]
     return frozenset(

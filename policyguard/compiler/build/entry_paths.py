@@ -72,6 +72,8 @@ def mark_events(
 def selective_entries(policy: Policy) -> Iterator[tuple[Path, SelectiveEntry]]:
     """Yield every entry with selectors but for classes, with its path."""
     yield from call_entries(policy)
+    for result_rule in policy.result_rules:
+        yield ("result_rules", result_rule.id), result_rule
     for _, _, event, path in mark_events(policy):
         yield path, event
 
@@ -92,6 +94,8 @@ def list_entry_ids(policy: Policy) -> Iterator[tuple[str, Path]]:
     """Yield the id and path of every entry that may fire."""
     for rule in policy.rules:
         yield from _rule_ids(rule)
+    for result_rule in policy.result_rules:
+        yield f"result_rules/{result_rule.id}", ("result_rules", result_rule.id)
     for level, limits in policy.limits.items():
         for kind, index, limit in iter_limits(limits):
             path = limit_path(limits, level, kind, index)

@@ -15,6 +15,7 @@ from policyguard.compiler.build.content_selectors import selector_reads
 from policyguard.compiler.build.entry_paths import learn_sections
 from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.compiler.build.grant_patterns import GrantPatterns
+from policyguard.compiler.build.json_results import JsonResultParser
 from policyguard.compiler.build.messages import collect_message_fields
 from policyguard.compiler.build.outcome_matchers import (
     EnvelopeMatcher,
@@ -74,6 +75,9 @@ def build_evaluator(
             to_keys=KeySet,
             convert_tags=build_tag_converter(policy),
             redact=planner.redact,
+            parse_data=JsonResultParser(
+                policy.bounds.result_chars, policy.bounds.result_depth
+            ).parse,
         ),
         outcome_classifier=_outcome_classifier(policy, expressions, fingerprinter),
         budgets=planner.budgets,
@@ -84,6 +88,8 @@ def build_evaluator(
         refuses_batches=policy.batch == "all_or_none",
         check_tags=build_tag_checker(policy),
         patterns=GrantPatterns(policy.classify, expressions.shell),
+        result_rules=planner.result_rules(),
+        reads_data=reads_field(reads, "outcome.data"),
         reads_counts=any(".count" in source for source in expressions.sources()),
         reads_changed=reads_field(reads, "outcome.changed"),
     )
@@ -198,4 +204,5 @@ def _outcome_classifier(
         error_fingerprint=ErrorNormalizer(fingerprinter).fingerprint,
         to_duration=Duration.from_ns,
         reads_outcome=reads_field(expressions.all_reads(), "outcome"),
+        reads_data=reads_field(expressions.all_reads(), "outcome.data"),
     )

@@ -133,9 +133,14 @@ class Expressions:
         """Return the syntax trees of all expressions."""
         return (program.tree for program in self._programs.values())
 
-    def all_reads(self) -> frozenset[str]:
-        """Return the dotted fields that any expression reads."""
-        return frozenset(field for program in self._programs.values() for field in program.reads)
+    def all_reads(self, but: Callable[[Path], bool] = lambda _: False) -> frozenset[str]:
+        """Return the dotted fields that any expression reads, but those at some paths."""
+        return frozenset(
+            field
+            for path, program in self._programs.items()
+            if not but(path)
+            for field in program.reads
+        )
 
     def parsed_by_source(self) -> dict[str, ParsedExpression]:
         """Return the parsed expressions to cache, by text."""
@@ -270,6 +275,12 @@ def _list_specs(policy: Policy, environment: CelEnvironment) -> Iterator[Express
     for exception in policy.exceptions:
         if exception.when is not None:
             yield ExpressionSpec(("exceptions", exception.id, "when"), exception.when, before, BOOL)
+    for result_rule in policy.result_rules:
+        for field in ("when", "unless"):
+            source = getattr(result_rule, field)
+            if source is not None:
+                path = ("result_rules", result_rule.id, field)
+                yield ExpressionSpec(path, source, after, BOOL)
 
 
 def _to_diagnostic(problem: Problem, spec: ExpressionSpec, merged: MergedPolicy) -> Diagnostic:

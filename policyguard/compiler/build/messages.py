@@ -58,6 +58,7 @@ def parse_message(text: str) -> ParsedMessage:
 def collect_message_fields(policy: Policy) -> frozenset[str]:
     """Return the dotted names of all placeholders in messages."""
     texts = [text for _, entry in call_entries(policy) for text in (entry.message, entry.instead)]
+    texts += [rule.message for rule in policy.result_rules]
     return frozenset(
         placeholder.name
         for text in texts

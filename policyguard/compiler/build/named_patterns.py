@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from policyguard.cel.functions.standard import Function
 from policyguard.cel.types.types import BOOL, STRING
+from policyguard.compiler.build.pattern_redactor import PatternRedactor
 from policyguard.compiler.build.selectors import compile_glob
 from policyguard.engines.regex import Regex
 from policyguard.model.diagnostic import did_you_mean, quote_text
@@ -47,21 +48,28 @@ class NamedPatterns:
 
     def __init__(self, policy: Policy) -> None:
         self._patterns = policy.patterns
+        self._max_result_chars = policy.bounds.result_chars
         self.select = lru_cache(256)(self._select)
+        self.select_redactor = lru_cache(256)(self._select_redactor)
 
     def is_known(self, glob: str) -> bool:
         """Whether a pattern has a name that `glob` matches."""
         return any(map(compile_glob(glob), self._patterns))
 
-    def _select(self, globs: tuple[str, ...]) -> PatternSet:
-        """Return the patterns whose names one of the globs matches."""
+    def find(self, globs: Iterable[str]) -> list[tuple[str, str]]:
+        """Return the patterns whose names one of the globs matches, each with its name."""
         tests = [compile_glob(glob) for glob in globs]
-        found = [
-            pattern.match
+        return [
+            (name, pattern.match)
             for name, pattern in self._patterns.items()
             if any(matches(name) for matches in tests)
         ]
-        return PatternSet(found)
+
+    def _select(self, globs: tuple[str, ...]) -> PatternSet:
+        return PatternSet([source for _, source in self.find(globs)])
+
+    def _select_redactor(self, globs: tuple[str, ...]) -> PatternRedactor:
+        return PatternRedactor(self.find(globs), self._max_result_chars)
 
     def function(self, may_exist: Callable[[str], bool]) -> Function:
         """Return `text.finds(name)`. `may_exist` says which unknown names are no error."""

@@ -36,10 +36,12 @@ from policyguard.evaluator.cases import CompiledCase
 from policyguard.evaluator.limits.base import LimitChecker
 from policyguard.evaluator.limits.escalation import Escalation
 from policyguard.evaluator.plan import ClassCandidates, ClassOption, Plan
+from policyguard.evaluator.result_rules import CompiledResultRule, ResultRules
 from policyguard.evaluator.rule import CompiledRule, RuleSet
 from policyguard.model.amounts import SCALE
 from policyguard.model.limits import Budget as BudgetEntry
 from policyguard.model.policy import Policy
+from policyguard.model.policy import ResultRule as ResultRuleEntry
 from policyguard.model.policy import Rule as RuleEntry
 
 
@@ -97,6 +99,14 @@ class PlanBuilder:
         self._with_cases = cache(_with_cases)
         self._command_rules = [
             entry for entry in policy.rules if entry.commands and not entry.commands.outside
+        ]
+        self._result_rules = [
+            (
+                compile_selectors(entry),
+                compile_selector(entry.agents),
+                self._build_result_rule(entry),
+            )
+            for entry in policy.result_rules
         ]
         self._class_matchers = [
             (
@@ -159,6 +169,11 @@ class PlanBuilder:
                     and (chosen := self._choose_cases(rule, tool, server, agent, alias, classes))
                 )
             ),
+            result_rules=tuple(
+                rule
+                for selected, agents, rule in self._result_rules
+                if selected(tool, server, alias, classes) and agents(agent)
+            ),
             state_changing=self._state_changing(classes),
             kind_only=self._kind_only,
             refusals=next(refusals, None),
@@ -186,6 +201,16 @@ class PlanBuilder:
     def refusal_limit_ids(self) -> tuple[str, ...]:
         """Return the ids of all `refusals` limits."""
         return tuple(limit.id for limit in self._refusals.values() if limit is not None)
+
+    def result_rules(self) -> ResultRules | None:
+        """Return what the result rules share; None if there are none."""
+        if not self._result_rules:
+            return None
+        return ResultRules(
+            tuple(rule for _, _, rule in self._result_rules),
+            self._expressions.patterns.select_redactor,
+            self._policy.bounds.result_chars,
+        )
 
     def approvals(self) -> dict[str, ApprovalRequirement]:
         """Return the approval requirement of each rule that has one."""
@@ -304,6 +329,22 @@ class PlanBuilder:
         """Return whether expressions read the time, or a mark that expires."""
         timed = [f"mark.{name}" for name, mark in self.marks.items() if mark.within is not None]
         return any(reads_field(reads, field) for field in ("now", "session.elapsed", *timed))
+
+    def _build_result_rule(self, entry: ResultRuleEntry) -> CompiledResultRule:
+        path: Path = ("result_rules", entry.id)
+        return CompiledResultRule(
+            id=f"result_rules/{entry.id}",
+            finds=() if entry.finds is None else entry.finds.items,
+            when=self._expressions.get(*path, "when"),
+            unless=self._expressions.get(*path, "unless"),
+            effect=entry.effect,
+            keep=entry.keep or 0,
+            message=build_message(entry.message, self.redact),
+            observe=is_observed(entry),
+            reads_time=self._reads_time(
+                self._expressions.reads(*path, "when") | self._expressions.reads(*path, "unless")
+            ),
+        )
 
     def _build_rules(self, rules: tuple[CompiledRule, ...]) -> RuleSet:
         paths: list[Path] = [(*rule.id.split("/", 1), "when") for rule in rules]

@@ -13,7 +13,7 @@ from policyguard.cel import TIMESTAMP, Timestamp
 from policyguard.cel.errors import OperationError
 from policyguard.cel.interop import to_cel
 from policyguard.cel.types.times import parse_timestamp
-from policyguard.evaluator.evaluator import CheckTags
+from policyguard.evaluator.activation import CheckTags
 from policyguard.model.policy import Policy, Tag
 
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {"string": (str,), "int": (int,), "bool": (bool,)}

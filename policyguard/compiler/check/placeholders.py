@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from policyguard.compiler.build.entry_paths import call_entries
+from policyguard.compiler.build.entry_paths import Path, call_entries
 from policyguard.compiler.build.messages import ParsedMessage, parse_message
 from policyguard.compiler.merge.layers import MergedPolicy
 from policyguard.engines.yaml_tree import ScalarNode
@@ -33,6 +33,7 @@ _NESTED_FIELDS = ("args", "tags", "hints")
 """Fields of `call` with nested fields."""
 _LIMIT_FIELDS = ("limit", "used", "left", "retry_after")
 """Figures of a limit or budget; rules have none."""
+_RULES = ("rules", "result_rules")
 
 
 _DOUBLED = re.compile(r"\{\{ *([\w.]{1,60}) *\}\}")
@@ -40,9 +41,12 @@ _DOUBLED = re.compile(r"\{\{ *([\w.]{1,60}) *\}\}")
 
 
 def check_placeholders(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
-    """Report undefined placeholders in the messages of rules and budgets."""
-    for path, entry in call_entries(policy):
-        for field, text in (("message", entry.message), ("instead", entry.instead)):
+    """Report undefined placeholders in messages."""
+    entries: list[tuple[Path, object]] = [*call_entries(policy)]
+    entries += [(("result_rules", rule.id), rule) for rule in policy.result_rules]
+    for path, entry in entries:
+        for field in ("message", "instead"):
+            text = getattr(entry, field, None)
             node = merged.node((*path, field))
             if text is not None and isinstance(node, ScalarNode):
                 section = str(path[0])
@@ -74,7 +78,7 @@ def _check_message(
             )
     for placeholder in message.placeholders:
         span = node.subspan(placeholder.start, placeholder.end)
-        if section == "rules" and placeholder.name in _LIMIT_FIELDS:
+        if section in _RULES and placeholder.name in _LIMIT_FIELDS:
             text = f"`{{{placeholder.name}}}` is always empty in the message of a rule"
             severity: Severity = "warning"
             yield merged.diagnostic("reference/placeholder", text, span, severity=severity)

@@ -39,6 +39,8 @@ def check_tool_names(
             yield from _check_example(path, merged, tools)
     for path, _ in call_entries(policy):
         yield from _check_messages(path, merged, tools)
+    for rule in policy.result_rules:
+        yield from _check_messages(("result_rules", rule.id), merged, tools)
 
 
 def _tool_references(merged: MergedPolicy) -> Iterator[ScalarNode]:

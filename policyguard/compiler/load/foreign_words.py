@@ -134,10 +134,6 @@ _TOP_HINTS = {
 }
 """What to write instead of sections of other tools."""
 _TIMES = {"second": "1s", "minute": "1m", "hour": "1h", "day": "1d", "week": "7d", "month": "30d"}
-_WORKAROUNDS = {
-    "result_rules": "until then the host must filter results",
-}
-"""What to write instead of what is not implemented yet."""
 _CALL_KEYS = {
     "tool": ("tool", "tool_name", "name", "function"),
     "args": ("args", "arguments", "input", "parameters", "params"),
@@ -243,11 +239,6 @@ def explain_value(value: str, key: str, known: Collection[str]) -> str | None:
         return "calls are allowed unless refused: remove the entry, or exempt calls with `unless`"
     meant = find_value(value, kind)
     return f"did you mean `{meant}`?" if meant in known else None
-
-
-def explain_unsupported(key: str) -> str:
-    """Return what to do about a key that is not implemented yet."""
-    return _WORKAROUNDS.get(key, "remove it, or upgrade to a version that supports it")
 
 
 def explain_list(value: str, source: str, key: str | int) -> str:

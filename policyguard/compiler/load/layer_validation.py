@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from policyguard.compiler.inputs import PACK_PREFIX
 from policyguard.compiler.load import language_version, schema
-from policyguard.compiler.load.foreign_words import explain_unsupported
 from policyguard.compiler.load.schema_messages import describe_problem
 from policyguard.engines.json_schema import ValidationProblem
 from policyguard.engines.yaml_tree import (
@@ -132,7 +131,7 @@ def find_unsupported(node: Node) -> Iterator[tuple[Path, Diagnostic]]:
     for path, key, shape in _iter_keys(node, schema.document(), ()):
         if _is_unsupported(shape):
             message = f"`{key.text}` is not implemented yet"
-            hint = explain_unsupported(key.text)
+            hint = "remove it, or upgrade to a version that supports it"
             yield path, key.source.diagnostic("schema/unsupported", message, key.span, hint=hint)
 
 

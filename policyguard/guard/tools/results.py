@@ -23,12 +23,18 @@ _FAILED_TASK_STATES = ("failed", "cancelled")
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """A parsed result: its text, its state, and its flags."""
+    """A parsed result: its text, its state, and its flags.
+
+    `value` is what the tool returned, where that is not text, `structured` an MCP result's
+    `structuredContent`.
+    """
 
     text: str
     failed: bool = False
     pending: bool = False
     meta: dict[str, Any] = {}
+    value: Any = None
+    structured: Any = None
 
 
 def parse_result(result: Any, host_only_keys: Sequence[str]) -> ToolResult:
@@ -36,12 +42,14 @@ def parse_result(result: Any, host_only_keys: Sequence[str]) -> ToolResult:
 
     A result whose fields raise when they are read, such as a proxy, is taken as its text.
     """
-    if result is None or isinstance(result, (str, bytes, bytearray)):
+    if result is None or isinstance(result, str):
         return ToolResult(result_text(result))
+    if isinstance(result, (bytes, bytearray)):
+        return ToolResult(result_text(result), value=result)
     try:
         return _parse_mcp(result, host_only_keys)
     except Exception:  # noqa: BLE001 - a tool's object may raise anything
-        return ToolResult(result_text(result))
+        return ToolResult(result_text(result), value=result)
 
 
 def error_text(error: object) -> str:
@@ -98,9 +106,9 @@ def _append_block(result: R, advice: str) -> R:
 
 
 def _parse_mcp(result: Any, host_only_keys: Sequence[str]) -> ToolResult:
-    fields = _mcp_fields(result)
+    fields = mcp_fields(result)
     if fields is None:
-        return ToolResult(result_text(result))
+        return ToolResult(result_text(result), value=result)
     task = fields.get("task")
     inner = fields.get("result")
     if isinstance(task, Mapping) and isinstance(inner, Mapping):
@@ -111,10 +119,12 @@ def _parse_mcp(result: Any, host_only_keys: Sequence[str]) -> ToolResult:
         failed=fields.get("isError") is True or status in _FAILED_TASK_STATES,
         pending=status in _PENDING_TASK_STATES,
         meta={key: value for key, value in _meta(fields).items() if key not in host_only_keys},
+        value=result,
+        structured=fields.get("structuredContent"),
     )
 
 
-def _mcp_fields(result: Any) -> Mapping[str, Any] | None:
+def mcp_fields(result: Any) -> Mapping[str, Any] | None:
     """Return the fields of an MCP result; None for anything else."""
     if isinstance(result, Mapping):
         is_result = isinstance(result.get("content"), list) and (
@@ -126,7 +136,7 @@ def _mcp_fields(result: Any) -> Mapping[str, Any] | None:
     dump = getattr(result, "model_dump", None)  # the SDKs' types are pydantic models
     if callable(dump) and (hasattr(result, "content") or hasattr(result, "task")):
         dumped = dump(mode="json", by_alias=True, exclude_none=True)
-        return _mcp_fields(dumped) if isinstance(dumped, Mapping) else None
+        return mcp_fields(dumped) if isinstance(dumped, Mapping) else None
     content, names = getattr(result, "content", None), ("isError", "is_error")
     flag = next((getattr(result, name) for name in names if hasattr(result, name)), None)
     if not isinstance(content, list) or not isinstance(flag, bool):

@@ -24,6 +24,7 @@ from policyguard.guard.clock import elapsed_time
 from policyguard.guard.decisions import refuse_changed
 from policyguard.guard.event_loop import run_blocking, run_later
 from policyguard.guard.host_log import warn
+from policyguard.guard.result_editing import edit_ended
 from policyguard.guard.tools.background_tasks import (
     cancel_task,
     finishes_within,
@@ -31,10 +32,10 @@ from policyguard.guard.tools.background_tasks import (
     run_in_task,
     run_in_thread,
 )
-from policyguard.guard.tools.results import ToolResult, append_advice, error_text, parse_result
+from policyguard.guard.tools.results import ToolResult, error_text, parse_result
 from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision
-from policyguard.model.errors import CallRefused, PolicyguardError, ToolTimeoutError
+from policyguard.model.errors import CallRefused, PolicyguardError, RedactedError, ToolTimeoutError
 from policyguard.model.event import CallEnded, Completed
 from policyguard.model.outcome import Recorded
 from policyguard.store.errors import StoreError
@@ -80,9 +81,12 @@ def run(
     try:
         result = fn()
     except BaseException as error:
-        running.report_error(error)
-        raise
-    return running.finish(result)
+        redacted = running.report_error(error)
+        if redacted is None:
+            raise
+    else:
+        return running.finish(result)
+    raise redacted  # out here it does not carry the error itself as its context
 
 
 def _run_in_time(call: _RunningCall, timeout: float, fn: Callable[[], R]) -> futures.Future[R]:
@@ -125,9 +129,13 @@ async def arun(
         is_awaitable = inspect.isawaitable(awaitable)
         if is_awaitable and running.timeout is None:
             result = await awaitable
+        redacted = None
     except BaseException as error:
-        await running.areport_error(error)
-        raise
+        redacted = await running.areport_error(error)
+        if redacted is None:
+            raise
+    if redacted is not None:
+        raise redacted
     if not is_awaitable:
         misuse = partial(running.report_misuse, "returned nothing that can be awaited; use `run`")
         raise await run_blocking(session.guard, misuse)
@@ -162,8 +170,10 @@ async def _await_in_time(call: _RunningCall, timeout: float, awaitable: Awaitabl
     try:
         return task.result()
     except BaseException as error:
-        await call.areport_error(error)
-        raise
+        redacted = await call.areport_error(error)
+        if redacted is None:
+            raise
+    raise redacted
 
 
 def _warn_opaque(guard: Guard, decision: Decision) -> None:
@@ -245,11 +255,12 @@ class _RunningCall:
         if isinstance(result, _UNSTARTED):
             raise self._reject_unstarted(result)
         recorded = self._record(result=result, **self._usage)
+        outcome = recorded.outcome
         if isinstance(result, str):
-            if recorded.advice or recorded.outcome.payload is not None:
+            if recorded.advice or outcome.payload is not None or outcome.report.edited:
                 return cast("R", recorded.text)  # text for text: the type stays what it was
             return result
-        return append_advice(result, recorded.advice) if recorded.advice else result
+        return result if recorded.value is None else cast("R", recorded.result)
 
     def _reject_unstarted(self, result: object) -> TypeError:
         if isinstance(result, CoroutineType):
@@ -301,6 +312,8 @@ class _RunningCall:
         )
         with session.guard._lock:
             if not session.closed:  # its id may belong to another life by now
+                evaluator, mode = session.guard._evaluator, session.guard._mode
+                event = edit_ended(evaluator, self._attempt, event, observe=mode.observe)
                 session._pipeline.fold(event)
             self._end_hold()
 
@@ -315,28 +328,30 @@ class _RunningCall:
         else:
             self._record(result=future.result(), **self._usage)
 
-    async def areport_error(self, error: BaseException) -> None:
-        """Report what was raised, off the event loop if that may block it."""
+    async def areport_error(self, error: BaseException) -> RedactedError | None:
+        """Report as `report_error` does, off the event loop if that may block it."""
         if isinstance(error, GeneratorExit):  # nothing can be awaited any more
-            self.report_error(error)
-        else:
-            await run_blocking(self.guard, partial(self.report_error, error))
+            return self.report_error(error)
+        return await run_blocking(self.guard, partial(self.report_error, error))
 
-    def report_error(self, error: BaseException) -> None:
-        """Report what was raised, which is raised all the same.
+    def report_error(self, error: BaseException) -> RedactedError | None:
+        """Report what was raised, which is raised all the same, or else what is to be raised.
 
         A call that was cancelled, or whose program is being stopped, counts as cancelled. One that
         was refused since its arguments have changed is released.
         """
         if error is self._refusal:
             self._release()
-            return
+            return None
         try:
-            self._record(error=error, **self._usage)
+            recorded = self._record(error=error, **self._usage)
         except PolicyguardError as failure:
             text = f"the end of `{self._decision.tool}` ({self.id}) is not recorded: {failure}"
             error.add_note(f"policyguard: {text}")
             warn(text)
+            return None
+        is_edited = recorded.outcome.report.edited and isinstance(error, Exception)
+        return RedactedError(recorded) if is_edited else None
 
     def _release(self) -> None:
         """Release the call: its function never began."""

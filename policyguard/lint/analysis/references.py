@@ -39,7 +39,7 @@ def referenced_classes(context: LintContext) -> set[str] | None:
     """Return the names and globs of the classes in use, or None if all classes are."""
     policy = context.policy
     used: set[str] = set()
-    entries = [*policy.result_rules, *(entry for _, entry in selective_entries(policy))]
+    entries = [entry for _, entry in selective_entries(policy)]
     for entry in entries:
         used |= set(entry.classes.items if entry.classes is not None else ())
     used |= {level.partition(":")[2] for level in policy.limits if level.startswith("classes:")}

@@ -43,7 +43,7 @@ def _refuses(policy: Policy) -> bool:
     effects += [entry.effect for entry in policy.budgets if entry.mode != "observe"]
     if any(effect >= Effect.ASK for effect in effects):
         return True
-    if any(rule.effect in ("withhold", "halt") for rule in policy.result_rules):
+    if any(rule.effect != "advise" and rule.mode != "observe" for rule in policy.result_rules):
         return True
     if any(budget.ask_at is not None or budget.halt_at is not None for budget in policy.budgets):
         return True

@@ -1,0 +1,80 @@
+"""Redaction in texts: nothing that matches is left, and nothing else changes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policyguard.compiler import check_policy
+from policyguard.compiler.build.named_patterns import NamedPatterns
+from policyguard.compiler.build.pattern_redactor import PatternRedactor
+from policyguard.engines.regex import Regex
+from policyguard.model.errors import ExpressionError
+
+PATTERNS = [
+    ("card", r"\b4[0-9]{3}(?:[ -]?[0-9]{4}){3}\b"),
+    ("key", r"AKIA[0-9A-Z]{4}"),
+    ("pair", r"aa"),
+    ("line", r"(?m)^#.*$"),
+    ("empty", r"q*"),
+    ("accent", r"é+\x{200b}"),
+]
+PARTS = [
+    *(
+        "4111 1111 1111 1111",
+        "4111\u00a01111\u20101111\u200b1111",
+        "AKIAABCD",
+        "AKIA",
+        "BCDE",
+        "a",
+        "aaa",
+    ),
+    *("#", "\n", "é", "\u200b", "q", "[card]", "[", "]", "日本", "\ud800", " ", "1"),
+]
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=12).map("".join), st.integers(1, 200))
+def test_no_match_remains(text: str, max_chars: int) -> None:
+    redactor = PatternRedactor(PATTERNS, max_chars)
+    redacted = redactor.redact(text)
+    assert not redactor.occurs_in(redacted)
+    kept = redacted.partition("\n[… ")[0] if len(text) > max_chars else redacted
+    for name, source in PATTERNS:
+        if name != "empty":
+            assert not Regex(source).search(kept)
+    if len(text) <= max_chars:
+        assert redactor.redact(redacted) is redacted
+        assert (redacted is text) is not redactor.occurs_in(text)
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=8))
+def test_neighbours_do_not_share_a_match(texts: list[str]) -> None:
+    redactor = PatternRedactor(PATTERNS[:2], 10_000)
+    redacted = [redactor.redact(text) for text in redactor.redact_across(texts)]
+    assert len(redacted) == len(texts)
+    assert not redactor.occurs_in("".join(redacted).replace("[card]", "").replace("[key]", " "))
+
+
+def test_matches_that_overlap_are_one() -> None:
+    redactor = PatternRedactor([("a", "bcd"), ("b", "abc"), ("c", "cde")], 100)
+    assert redactor.redact("xabcdey") == "x[b]y"
+
+
+def test_a_match_at_the_cut_is_seen_whole() -> None:
+    redactor = PatternRedactor([("key", "AKIA[0-9]{4}")], 10)
+    assert redactor.redact("12345678AKIA1234 AKIA1234").startswith("12345678[key]\n[… 9 ")
+
+
+def test_a_pattern_that_matches_what_replaces_it_is_an_error() -> None:
+    with pytest.raises(ExpressionError, match="matches what replaces it"):
+        PatternRedactor([("word", "[a-z]+")], 100).redact("secret")
+
+
+def test_patterns_of_core_find_nothing_in_their_labels() -> None:
+    compiled, _ = check_policy("core", environ={})
+    assert compiled is not None
+    patterns = NamedPatterns(compiled.policy)
+    redactor = patterns.select_redactor(("*",))
+    for name, _ in patterns.find(("*",)):
+        assert redactor.redact(f"[{name}]") == f"[{name}]"

@@ -89,9 +89,15 @@ def show_change(file: Path, before: str, after: str) -> str:
 
 
 def write_settings(file: Path, text: str) -> None:
-    """Replace a settings file at once, and keep its mode. Raises `SettingsError`."""
+    """Replace a settings file at once, and keep its mode; remove one that has no text.
+
+    Raises `SettingsError`.
+    """
     target = file.resolve()  # a link stays one
     try:
+        if not text:
+            target.unlink(missing_ok=True)
+            return
         target.parent.mkdir(parents=True, exist_ok=True)
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
         descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from policyguard.adapters.installation.claude_code import CLAUDE_CODE
 from policyguard.adapters.proof.proof import HostRunner, Workplace
-from policyguard.adapters.proof.scripted_model import Script, Step, ToolCall, follow
+from policyguard.adapters.proof.script import Script, Step, ToolCall, follow
 
 _SUB_AGENT = "you are the sub-agent"
 

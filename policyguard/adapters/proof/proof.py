@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from policyguard.adapters.installation.settings import Installation, hook_command_line
-from policyguard.adapters.proof.scripted_model import Script, ScriptedModel, Step
+from policyguard.adapters.proof.script import Script, Step
+from policyguard.adapters.proof.scripted_model import ScriptedModel
 
 _POLICY = """\
 policyguard: 1

@@ -1,0 +1,45 @@
+"""Proofs with Copilot CLI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from policyguard.adapters.installation.copilot_cli import COPILOT_CLI
+from policyguard.adapters.proof.proof import HostRunner, Workplace
+from policyguard.adapters.proof.script import Script, ToolCall, follow
+
+_SUB_AGENT = "you are the sub-agent"
+
+
+def _prepare(work: Workplace, port: int) -> tuple[list[str], dict[str, str]]:
+    return ["-p", "go", "--allow-all-tools", "--allow-all-paths"], {
+        "COPILOT_OFFLINE": "true",
+        "COPILOT_PROVIDER_BASE_URL": f"http://127.0.0.1:{port}/v1",
+        "COPILOT_MODEL": "stub",
+        "COPILOT_AUTO_UPDATE": "false",
+    }
+
+
+def _scripts(canary: Path) -> dict[str, Script]:
+    attempt = [ToolCall("bash", {"command": f"rm -f {canary}", "description": "clean up"})]
+    task = {
+        "description": "clean up",
+        "prompt": _SUB_AGENT,
+        "agent_type": "general-purpose",
+        "name": "cleaner",
+    }
+    main, sub = follow([[ToolCall("task", task)]]), follow([attempt])
+    return {
+        "main agent": follow([attempt]),
+        "sub-agent": lambda first, number: (sub if _SUB_AGENT in first else main)(first, number),
+    }
+
+
+COPILOT_CLI_RUNNER = HostRunner(
+    "copilot",
+    COPILOT_CLI,
+    lambda place: place / "home" / ".copilot" / "hooks" / "policyguard.json",
+    _prepare,
+    _scripts,
+    lambda settings: settings,
+)

@@ -22,3 +22,14 @@ NO_OPINION = HookAnswer()
 def refuse(reason: str) -> HookAnswer:
     """Return an answer that refuses a call in every host."""
     return HookAnswer(exit_code=EXIT_BLOCK, error=reason)
+
+
+def add_context(event: str, text: str) -> HookAnswer:
+    """Return an answer to an event that adds a text to what the model reads next, if there is one.
+
+    Claude Code, Codex and Gemini CLI understand it.
+    """
+    if not text:
+        return NO_OPINION
+    specific = {"hookEventName": event, "additionalContext": text}
+    return HookAnswer({"hookSpecificOutput": specific})

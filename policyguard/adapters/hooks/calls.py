@@ -6,10 +6,22 @@ from asyncio import CancelledError
 from collections.abc import Mapping
 from typing import Any
 
-from policyguard.adapters.sessions import ServedSessions
+from policyguard.adapters.sessions import ServedSessions, SessionRequest
 from policyguard.guard.session import Session
 from policyguard.model.errors import UnknownCallError
 from policyguard.model.outcome import Recorded
+
+
+def describe_session(event: Mapping[str, Any]) -> SessionRequest:
+    """Return the session of an event whose sub-agents have the main agent's `session_id`.
+
+    A sub-agent is a session of its own, with the main agent's as its parent.
+    """
+    main, agent, cwd = event["session_id"], event.get("agent_id"), event.get("cwd")
+    if not agent:
+        return SessionRequest(session=main, cwd=cwd)
+    kind = event.get("agent_type") or ""
+    return SessionRequest(session=f"{main}/{agent}", parent=main, agent=kind, cwd=cwd)
 
 
 def record_call(

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from policyguard.adapters.hooks.answer import NO_OPINION, HookAnswer
-from policyguard.adapters.hooks.calls import cancel_calls, record_call
-from policyguard.adapters.sessions import ServedSessions, SessionRequest
+from policyguard.adapters.hooks.answer import NO_OPINION, HookAnswer, add_context
+from policyguard.adapters.hooks.calls import cancel_calls, describe_session, record_call
+from policyguard.adapters.sessions import ServedSessions
 from policyguard.guard.session import Session
 from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
@@ -26,21 +26,9 @@ _TURNED_DOWN = "<tool_use_error>"
 
 def answer(sessions: ServedSessions, event: dict[str, Any]) -> HookAnswer:
     """Answer a hook event. Raises `KeyError` and `TypeError` for what is not one."""
-    session = sessions.open(_describe_session(event))
+    session = sessions.open(describe_session(event))
     handler = _HANDLERS.get(event["hook_event_name"])
     return NO_OPINION if handler is None else handler(sessions, session, event)
-
-
-def _describe_session(event: dict[str, Any]) -> SessionRequest:
-    main, agent = event["session_id"], event.get("agent_id")
-    if not agent:
-        return SessionRequest(session=main, cwd=event.get("cwd"))
-    return SessionRequest(
-        session=f"{main}/{agent}",
-        parent=main,
-        agent=event.get("agent_type") or "",
-        cwd=event.get("cwd"),
-    )
 
 
 def _check(sessions: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
@@ -81,7 +69,7 @@ def _record(sessions: ServedSessions, session: Session, event: dict[str, Any]) -
         _USER,
         **result,
     )
-    return _advise(event, recorded.advice if recorded is not None else "")
+    return add_context(event["hook_event_name"], "" if recorded is None else recorded.advice)
 
 
 class InterruptedByUser(BaseException):
@@ -96,13 +84,6 @@ def _read_response(response: Any) -> Any:
     if isinstance(response, list):  # an MCP tool's
         return {"content": response}
     return response
-
-
-def _advise(event: dict[str, Any], advice: str) -> HookAnswer:
-    if not advice:
-        return NO_OPINION
-    specific = {"hookEventName": event["hook_event_name"], "additionalContext": advice}
-    return HookAnswer({"hookSpecificOutput": specific})
 
 
 def _reconcile(sessions: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
@@ -120,7 +101,7 @@ def _reconcile(sessions: ServedSessions, session: Session, event: dict[str, Any]
             advice.append(sessions.record(session, id_, error=response).advice)
         else:
             advice.append(decision.message)
-    return _advise(event, "\n".join(filter(None, advice)))
+    return add_context(event["hook_event_name"], "\n".join(filter(None, advice)))
 
 
 def _begin_turn(_: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:

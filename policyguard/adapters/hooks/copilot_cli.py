@@ -1,7 +1,7 @@
-"""GitHub Copilot CLI: command hooks.
+"""GitHub Copilot CLI: command hooks (tested with 1.0.102).
 
-Its events name no calls: a result belongs to the call in flight with the same tool and arguments.
-Nothing can be added to a result, so advice reaches the model with the next refusal only.
+Its events name neither themselves nor calls: a result belongs to the call in flight with the same
+tool and arguments. Sub-agents have sessions of their own, whose events name the parent's.
 """
 
 from __future__ import annotations
@@ -21,13 +21,21 @@ NAME = "copilot-cli"
 
 def answer(sessions: ServedSessions, event: dict[str, Any]) -> HookAnswer:
     """Answer a hook event. Raises `KeyError` and `TypeError` for what is not one."""
-    session = sessions.open(SessionRequest(session=event["sessionId"], cwd=event.get("cwd")))
-    if "toolResult" in event:
-        return _record(sessions, session, event)
+    request = SessionRequest(
+        session=event["sessionId"],
+        parent=event.get("parentAgentId") or None,
+        agent=event.get("agentType") or "",
+        cwd=event.get("cwd"),
+    )
+    session = sessions.open(request)
     if "toolName" in event:
+        if "toolResult" in event or "error" in event:
+            return _record(sessions, session, event)
         return _check(sessions, session, event)
     if "prompt" in event:
         session.turn()
+    elif "stopReason" in event:
+        cancel_calls(session)
     elif "reason" in event:  # of the session's end
         cancel_calls(session)
         session.close()
@@ -54,13 +62,32 @@ def _record(sessions: ServedSessions, session: Session, event: dict[str, Any]) -
     call = find_call(session, event["toolName"], _read_args(event))
     if call is None:
         return NO_OPINION
-    result = event["toolResult"]
+    result = event.get("toolResult")
     text = result.get("textResultForLlm") if isinstance(result, dict) else result
     kind = result.get("resultType") if isinstance(result, dict) else "success"
-    if kind == "success":
-        sessions.record(session, call, result=text)
-    elif kind in ("denied", "rejected"):  # by the user: it has not run
+    if kind in ("denied", "rejected"):  # by the user: it has not run
         session.release(call)
+        return NO_OPINION
+    if "error" in event or kind != "success":
+        recorded = sessions.record(session, call, error=str(event.get("error") or text or kind))
     else:
-        sessions.record(session, call, error=str(text or kind))
-    return NO_OPINION
+        recorded = sessions.record(session, call, **_read_output(text))
+    return HookAnswer({"additionalContext": recorded.advice}) if recorded.advice else NO_OPINION
+
+
+_ENDED, _WITH_CODE = "<shellId: ", " completed with exit code "
+
+
+def _read_output(text: Any) -> dict[str, Any]:
+    """Return a result as `Session.record` takes it.
+
+    To the output of a command, Copilot CLI adds a line with its exit code and the shell's number,
+    which would make all results different.
+    """
+    if not isinstance(text, str):
+        return {"result": text}
+    output, found, ended = text.rpartition(_ENDED)
+    code = ended.partition(_WITH_CODE)[2].removesuffix(">")
+    if not found or not code.isdecimal():
+        return {"result": text}
+    return {"result": output.removesuffix("\n"), "exit_code": int(code)}

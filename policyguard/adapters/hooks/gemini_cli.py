@@ -1,6 +1,6 @@
-"""Gemini CLI: command hooks.
+"""Gemini CLI: command hooks (tested with 0.61.0).
 
-Its events name no calls: a result belongs to the call in flight with the same tool and arguments.
+Sub-agents have the main agent's session. Its events name no calls: a result belongs to the call in flight with the same tool and arguments.
 There is no dialog for hooks: without a terminal *ask* would end the process, so it is a denial.
 """
 
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from policyguard.adapters.hooks.answer import NO_OPINION, HookAnswer
+from policyguard.adapters.hooks.answer import NO_OPINION, HookAnswer, add_context
 from policyguard.adapters.hooks.calls import cancel_calls, find_call
 from policyguard.adapters.sessions import ServedSessions, SessionRequest
 from policyguard.guard.session import Session
 from policyguard.model.effect import Effect
 
 NAME = "gemini-cli"
+
+_SHELL = "run_shell_command"
 
 
 def answer(sessions: ServedSessions, event: dict[str, Any]) -> HookAnswer:
@@ -39,18 +41,43 @@ def _record(sessions: ServedSessions, session: Session, event: dict[str, Any]) -
     call = find_call(session, event["tool_name"], event["tool_input"])
     if call is None:
         return NO_OPINION
-    response = event.get("tool_response") or {}
-    error = response.get("error") if isinstance(response, dict) else None
-    content = response.get("llmContent", response) if isinstance(response, dict) else response
+    recorded = sessions.record(session, call, **_read_response(event))
+    return add_context("AfterTool", recorded.advice)
+
+
+def _read_response(event: dict[str, Any]) -> dict[str, Any]:
+    """Return a tool's result as `Session.record` takes it."""
+    response = event.get("tool_response")
+    if not isinstance(response, dict):
+        return {"result": response}
+    content, error = response.get("llmContent", response), response.get("error")
     if error:
         text = error.get("message") if isinstance(error, dict) else error
-        recorded = sessions.record(session, call, error=str(text or content))
-    else:
-        recorded = sessions.record(session, call, result=content)
-    if not recorded.advice:
-        return NO_OPINION
-    specific = {"hookEventName": "AfterTool", "additionalContext": recorded.advice}
-    return HookAnswer({"hookSpecificOutput": specific})
+        return {"error": str(text or content)}
+    if event["tool_name"] == _SHELL and isinstance(content, str):
+        return _read_command(content)
+    return {"result": content}
+
+
+_EXIT_CODE = "Exit Code: "
+_ADDED = ("Process Group PGID: ", "Background PIDs: ", "Signal: ")
+
+
+def _read_command(text: str) -> dict[str, Any]:
+    """Split the output of a command from what Gemini CLI adds: its exit code, unless that is 0.
+
+    The process ids that it adds as well would make all results different.
+    """
+    head, found, rest = text.partition("Output: ")
+    if not found or head not in ("", "<untrusted_context>\n"):
+        return {"result": text}  # it was cancelled, or runs on
+    lines = rest.removesuffix("\n</untrusted_context>").split("\n")
+    while lines and lines[-1].startswith(_ADDED):
+        del lines[-1]
+    code = lines[-1].removeprefix(_EXIT_CODE) if lines else ""
+    if not lines or not lines[-1].startswith(_EXIT_CODE) or not code.isdecimal():
+        return {"result": "\n".join(lines)}
+    return {"result": "\n".join(lines[:-1]), "exit_code": int(code)}
 
 
 def _begin_turn(_: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from policyguard.adapters.hooks import claude_code, copilot_cli, gemini_cli, opencode
+from policyguard.adapters.hooks import claude_code, codex, copilot_cli, gemini_cli, opencode
 from policyguard.adapters.hooks.answer import HookAnswer, refuse
 from policyguard.adapters.sessions import ServedSessions
 from policyguard.model.errors import PolicyguardError
@@ -17,6 +17,7 @@ Answerer = Callable[[ServedSessions, dict[str, Any]], HookAnswer]
 
 HOSTS: dict[str, Answerer] = {
     claude_code.NAME: claude_code.answer,
+    codex.NAME: codex.answer,
     copilot_cli.NAME: copilot_cli.answer,
     gemini_cli.NAME: gemini_cli.answer,
     opencode.NAME: opencode.answer,

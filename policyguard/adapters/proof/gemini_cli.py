@@ -13,7 +13,7 @@ _SUB_AGENT = "you are the sub-agent"
 
 
 def _prepare(work: Workplace, port: int) -> tuple[list[str], dict[str, str]]:
-    settings = json.loads(work.settings.read_text())
+    settings = json.loads(work.settings.read_text()) if work.settings.exists() else {}
     settings["security"] = {"auth": {"selectedType": "gemini-api-key"}}
     settings["privacy"] = {"usageStatisticsEnabled": False}
     work.settings.write_text(json.dumps(settings))

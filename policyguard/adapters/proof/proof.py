@@ -141,8 +141,6 @@ class _Proof(NamedTuple):
         if broken != _NO_HOOK:
             text = self.runner.installation.install("", command)
             work.settings.write_text(self.runner.shorten(text) if broken else text)
-        else:
-            work.settings.write_text(self.runner.installation.uninstall(""))
         attempts: list[str] = []
         steps = self.runner.scripts(canary)[script]
 

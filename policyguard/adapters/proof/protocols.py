@@ -185,6 +185,7 @@ def _response_items(step: Step) -> list[Document]:
             "id": _new_id("fc"),
             "call_id": _new_id("call"),
             "name": call.tool,
+            **({"namespace": call.namespace} if call.namespace else {}),
             "arguments": json.dumps(call.args),
             "status": "completed",
         }

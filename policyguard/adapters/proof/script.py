@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 
 class ToolCall(NamedTuple):
-    """A call that the model makes."""
+    """A call that the model makes; some hosts group tools in a `namespace`."""
 
     tool: str
     args: dict[str, Any]
+    namespace: str = ""
 
 
 Step = Sequence[ToolCall] | str

@@ -1,0 +1,61 @@
+"""Codex's hooks: `~/.codex/hooks.json`, or a project's `.codex/hooks.json`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from policyguard.adapters.installation.hook_entries import (
+    add_entries,
+    block_on_failure,
+    remove_entries,
+)
+from policyguard.adapters.installation.settings import Installation, parse_json
+
+_TIMEOUT = 20
+"""Seconds; a hook answers long before, if only to refuse."""
+
+_EVENTS = {
+    "SessionStart": True,
+    "UserPromptSubmit": True,
+    "PreToolUse": False,
+    "PostToolUse": True,
+    "Stop": True,
+    "SubagentStop": True,
+    "SessionEnd": True,
+}
+"""The events that are hooked, and whether their hooks only report."""
+
+
+def _default_file() -> Path:
+    return Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex") / "hooks.json"
+
+
+def _install(text: str, command: Callable[[bool], str]) -> str:
+    entries: dict[str, dict[str, Any]] = {}
+    for event, only_reports in _EVENTS.items():
+        line = command(only_reports)
+        hook = {
+            "type": "command",
+            "command": line if only_reports else block_on_failure(line),
+            "timeout": _TIMEOUT,
+        }
+        matcher = {"matcher": ".*"} if "Tool" in event else {}
+        entries[event] = {**matcher, "hooks": [hook]}
+    return add_entries(text, entries)
+
+
+def _uninstall(text: str) -> str:
+    rest = remove_entries(text)
+    return rest if parse_json(rest) else ""
+
+
+CODEX = Installation(
+    "Codex",
+    _default_file,
+    _install,
+    _uninstall,
+    "start Codex anew, and trust the hooks with `/hooks`: Codex skips hooks that were not reviewed",
+)

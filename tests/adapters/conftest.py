@@ -15,7 +15,12 @@ name: served
 extends: [core]
 budgets:
   searches: {tools: [search], calls: 3, per: session, ask_at: 3, extend: 5}
+marks:
+  reviewed: {set: host}
+result_rules:
+  keys: {finds: [secret_github_token], effect: redact}
 rules:
+  push: {tools: [push], unless: mark.reviewed, message: have it reviewed first}
   keep:
     tools: [Bash, delete]
     when: call.text.contains('canary')

@@ -68,6 +68,40 @@ def test_a_call_that_asks_runs_once_it_is_approved(service: RunningService) -> N
     assert "check it again" in problem["detail"]
 
 
+def test_a_yes_may_be_remembered_and_taken_back(service: RunningService) -> None:
+    for number in range(2):
+        service.check("s", "search", args={"q": number})
+    service.check("s", "search", args={"q": 2}, call="h2")
+    fields = {"by": "ann", "remember": "tool", "expires": 600}
+    status, answer = service.ask("/v1/approve", session="s", call="h2", **fields)
+    assert (status, answer) == (200, {"approved": True})
+    (grant,) = json.loads(_read(service, "/v1/grants"))
+    status, answer = service.ask("/v1/revoke", id=grant["id"], by="ann")
+    assert (status, answer) == (200, {"revoked": True})
+    assert json.loads(_read(service, "/v1/grants")) == []
+
+
+def test_the_host_sets_and_clears_marks(service: RunningService) -> None:
+    assert not service.check("s", "push")["allowed"]
+    assert service.ask("/v1/mark", session="s", mark="reviewed")[0] == 200
+    assert service.check("s", "push")["allowed"]
+    assert service.ask("/v1/unmark", session="s", mark="reviewed")[0] == 200
+    assert not service.check("s", "push")["allowed"]
+    status, problem = service.ask("/v1/mark", session="s", mark="reviwed")
+    assert status == 400
+    assert "reviewed" in problem["detail"]
+
+
+def test_results_come_back_as_result_rules_leave_them(service: RunningService) -> None:
+    service.check("s", "read", call="h1")
+    token = "ghp_" + "a1B2" * 9
+    result = {"owner": "ann", "key": token}
+    _, recorded = service.ask("/v1/record", session="s", call="h1", result=result)
+    assert token not in json.dumps(recorded)
+    assert recorded["result"] == {"owner": "ann", "key": "[secret_github_token]"}
+    assert [one["id"] for one in recorded["violations"]] == ["result_rules/keys"]
+
+
 def test_sub_agents_charge_their_parent(service: RunningService) -> None:
     for number in range(2):
         assert service.check(f"sub{number}", "search", parent="main", args={"q": number})["allowed"]

@@ -133,7 +133,8 @@ def answer_chat_completions(script: Script, body: Document, _: bool) -> Reply:
     said = {"index": 0, "delta": message, "finish_reason": None}
     ended = {"index": 0, "delta": {}, "finish_reason": reason}
     return Reply(
-        whole, [("", {**chunk, "choices": [said]}), ("", {**chunk, "choices": [ended], "usage": usage})]
+        whole,
+        [("", {**chunk, "choices": [said]}), ("", {**chunk, "choices": [ended], "usage": usage})],
     )
 
 
@@ -199,8 +200,10 @@ def answer_generate_content(script: Script, body: Document, streamed: bool) -> R
         script,
         body,
         body.get("contents", []),
-        lambda content: content.get("role") == "model"
-        and any("functionCall" in part for part in content.get("parts", [])),
+        lambda content: (
+            content.get("role") == "model"
+            and any("functionCall" in part for part in content.get("parts", []))
+        ),
     )
     if isinstance(step, str):
         parts: list[Document] = [{"text": step}]

@@ -94,6 +94,7 @@ class ServiceApp:
                 Route("/v1/health", self._health),
                 Route("/v1/sessions", self._list_sessions),
                 Route("/v1/constraints", self._list_constraints),
+                Route("/v1/grants", self._list_grants),
                 Route("/v1/hooks/{host}", self._answer_hook, methods=["POST"]),
                 Route("/metrics", self._show_metrics),
                 Route("/openapi.json", self._show_api),
@@ -246,6 +247,9 @@ class ServiceApp:
 
     async def _list_constraints(self, _: HttpRequest) -> Response:
         return _json(await asyncio.to_thread(self.guard.constraints))
+
+    async def _list_grants(self, _: HttpRequest) -> Response:
+        return _json(await asyncio.to_thread(self.guard.grants))
 
     async def _show_metrics(self, _: HttpRequest) -> Response:
         body, media_type = self.metrics.render()

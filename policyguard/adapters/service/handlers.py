@@ -20,11 +20,13 @@ from policyguard.adapters.service.protocol import (
     Done,
     ErrorAnswer,
     GrantRequest,
+    MarkRequest,
     OfferRequest,
     OutcomeAnswer,
     Problem,
     RecordAnswer,
     RecordRequest,
+    ResultViolationAnswer,
     RevokeAnswer,
     RevokeRequest,
     SpendRequest,
@@ -94,10 +96,15 @@ def record(sessions: ServedSessions, request: RecordRequest) -> RecordAnswer:
     outcome = recorded.outcome
     return RecordAnswer(
         text=recorded.text,
+        result=recorded.result,
         advice=recorded.advice,
         outcome=OutcomeAnswer(
             ok=outcome.ok, state=outcome.state, signature=outcome.signature, blame=outcome.blame
         ),
+        violations=[
+            ResultViolationAnswer(id=one.id, effect=one.effect, text=one.text)
+            for one in recorded.violations
+        ],
         learned=[*recorded.learned],
         errors=_errors(recorded.errors),
         counted=recorded.counted,
@@ -111,7 +118,7 @@ def release(sessions: ServedSessions, request: CallRequest) -> Done:
 
 
 def approve(sessions: ServedSessions, request: ApproveRequest) -> ApproveAnswer:
-    """Approve a call whose effect is *ask*."""
+    """Approve a call whose effect is *ask*, and perhaps calls like it."""
     session = sessions.open(request)
     decision = sessions.asked.get((session.id, request.call))
     if decision is None:
@@ -119,7 +126,16 @@ def approve(sessions: ServedSessions, request: ApproveRequest) -> ApproveAnswer:
             f"call `{request.call}` of session `{session.id}` does not wait for an approval: "
             "check it again, then approve it"
         )
-    return ApproveAnswer(approved=session.approve(decision, by=request.by, labels=request.labels))
+    return ApproveAnswer(
+        approved=session.approve(
+            decision,
+            by=request.by,
+            labels=request.labels,
+            remember=request.remember,
+            expires=request.expires,
+            scope=request.scope,
+        )
+    )
 
 
 def grant(sessions: ServedSessions, request: GrantRequest) -> Done:
@@ -135,8 +151,22 @@ def turn(sessions: ServedSessions, request: SessionRequest) -> Done:
 
 
 def spend(sessions: ServedSessions, request: SpendRequest) -> Done:
-    """Count tokens and cost of the model."""
-    sessions.open(request).spend(tokens=request.tokens, cost=request.cost)
+    """Count tokens, cost and calls of the model."""
+    sessions.open(request).spend(
+        tokens=request.tokens, cost=request.cost, model_calls=request.model_calls
+    )
+    return Done()
+
+
+def mark(sessions: ServedSessions, request: MarkRequest) -> Done:
+    """Set a mark of the policy."""
+    sessions.open(request).mark(request.mark, request.key)
+    return Done()
+
+
+def unmark(sessions: ServedSessions, request: MarkRequest) -> Done:
+    """Clear a mark of the policy."""
+    sessions.open(request).unmark(request.mark, request.key)
     return Done()
 
 
@@ -165,7 +195,7 @@ def end(sessions: ServedSessions, request: SessionRequest) -> Done:
 
 
 def revoke(sessions: ServedSessions, request: RevokeRequest) -> RevokeAnswer:
-    """Revoke a learned constraint."""
+    """Revoke a learned constraint or a grant."""
     return RevokeAnswer(revoked=sessions.guard.revoke(request.id, by=request.by))
 
 
@@ -226,6 +256,8 @@ OPERATIONS = (
     Operation("/v1/grant", GrantRequest, Done, grant),
     Operation("/v1/turn", SessionRequest, Done, turn),
     Operation("/v1/spend", SpendRequest, Done, spend),
+    Operation("/v1/mark", MarkRequest, Done, mark),
+    Operation("/v1/unmark", MarkRequest, Done, unmark),
     Operation("/v1/offer", OfferRequest, SessionAnswer, offer),
     Operation("/v1/sessions", SessionRequest, SessionAnswer, open_session),
     Operation("/v1/close", SessionRequest, Done, close),

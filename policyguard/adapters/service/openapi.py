@@ -10,11 +10,13 @@ from policyguard.adapters.service.handlers import OPERATIONS, Operation
 from policyguard.adapters.service.protocol import Health, Problem
 from policyguard.adapters.sessions import SessionAnswer
 from policyguard.model.constraint import Constraint
+from policyguard.model.grant import Grant
 
 _PAGES: tuple[tuple[str, str, Any], ...] = (
     ("/v1/health", "Whether the service runs, and with which policy.", Health),
     ("/v1/sessions", "The sessions that are open here.", list[SessionAnswer]),
     ("/v1/constraints", "The learned constraints that hold.", list[Constraint]),
+    ("/v1/grants", "The approvals that are remembered.", list[Grant]),
 )
 _ERRORS = {
     "400": "the request is not valid",

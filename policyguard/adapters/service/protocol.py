@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from policyguard.adapters.sessions import SessionRequest
+from policyguard.model.grant import GrantScope, Remember
 from policyguard.model.policy import Blame
 
 
@@ -97,16 +98,27 @@ class OutcomeAnswer(msgspec.Struct, kw_only=True):
     blame: str
 
 
+class ResultViolationAnswer(msgspec.Struct, kw_only=True):
+    """A result rule that fired; the fields are those of `policyguard.ResultViolation`."""
+
+    id: str
+    effect: str
+    text: str
+
+
 class RecordAnswer(msgspec.Struct, kw_only=True):
     """What to tell the model: `text` is the result with `advice`, where there is any.
 
-    `learned` are the ids of constraints that this result taught. `counted` is false for a result
-    that was reported before.
+    Both are as result rules leave them, and so is `result`, a structure where the tool returned
+    one. `violations` are the rules that fired. `learned` are the ids of constraints that this
+    result taught. `counted` is false for a result that was reported before.
     """
 
     text: str
+    result: Any
     advice: str
     outcome: OutcomeAnswer
+    violations: list[ResultViolationAnswer]
     learned: list[str]
     errors: list[ErrorAnswer]
     counted: bool
@@ -119,9 +131,16 @@ class CallRequest(SessionRequest, kw_only=True):
 
 
 class ApproveRequest(CallRequest, kw_only=True):
-    """A person's yes to a call whose effect is *ask*; then it is checked again, and runs."""
+    """A person's yes to a call whose effect is *ask*; then it is checked again, and runs.
+
+    With `remember` calls like it ask no more until it `expires` (in seconds), in the sessions of
+    `scope`: a grant.
+    """
 
     by: str
+    remember: Remember | None = None
+    expires: float | None = None
+    scope: GrantScope = "session"
     labels: list[str] = msgspec.field(default_factory=list)
 
 
@@ -140,10 +159,18 @@ class GrantRequest(SessionRequest, kw_only=True):
 
 
 class SpendRequest(SessionRequest, kw_only=True):
-    """Tokens and cost that the model used between calls."""
+    """Tokens and cost that the model used between calls, and how often it was called."""
 
     tokens: int = 0
     cost: float = 0.0
+    model_calls: int = 0
+
+
+class MarkRequest(SessionRequest, kw_only=True):
+    """A mark of the policy, or one `key` of it."""
+
+    mark: str
+    key: str | None = None
 
 
 class OfferRequest(SessionRequest, kw_only=True):
@@ -153,14 +180,14 @@ class OfferRequest(SessionRequest, kw_only=True):
 
 
 class RevokeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A learned constraint that shall no longer hold."""
+    """A learned constraint or a grant that shall no longer hold."""
 
     id: str
     by: str
 
 
 class RevokeAnswer(msgspec.Struct, kw_only=True):
-    """Whether there was such a constraint."""
+    """Whether there was such a constraint or grant."""
 
     revoked: bool
 

@@ -66,10 +66,6 @@ _MAX_ECHO_ARGS = 32
 _PREFIX_WORDS = ("cd ", "timeout ", "time ", "nice ", "sudo ", "env ")
 _TEXT_OPTIONS = ("-c", "-lc")
 _MAX_PREFIXES = 8
-_MAX_COMBINATIONS = 1024
-
-
-_NormalizedArg = tuple[str, Callable[[Any], Any]]
 
 
 class CallLikeness:
@@ -92,40 +88,25 @@ class CallLikeness:
         normalizers: dict[str, Callable[[Any], Any]] = dict.fromkeys(fold, _fold_text)
         normalizers |= dict.fromkeys(commands, normalize_command)
         self._normalizers = normalizers | dict.fromkeys(ignore, _leave_out)
-        self._normalized: dict[tuple[str, ...], tuple[_NormalizedArg, ...]] = {}
 
     def find(self, tool: str, server: str, args: dict[str, Any], fingerprint: str) -> str:
         """Return the likeness of a call; its fingerprint where nothing is left out."""
-        names = tuple(args)
-        try:
-            normalized = self._normalized[names]
-        except KeyError:
-            normalized = self._find_normalized(names)
+        normalizers = self._normalizers
         changed: dict[str, Any] | None = None
-        for name, normalize in normalized:
-            value = args[name]
-            new = normalize(value)
-            if new is not value and new != value:
-                changed = changed or {}
-                changed[name] = new
-        if changed is None:
-            return fingerprint
+        for name in args:
+            if name in normalizers:
+                value = args[name]
+                new = normalizers[name](value)
+                if new is not value and new != value:
+                    changed = changed or {}
+                    changed[name] = new
+        if changed is None or all(normalizers.get(name) is _leave_out for name in args):
+            return fingerprint  # of a tool to think with, what is left out is all it has
         kept = {**args, **changed}
         for name, new in changed.items():
             if new is None:
                 del kept[name]
         return self._fingerprint_call(tool, server, kept)[0]
-
-    def _find_normalized(self, names: tuple[str, ...]) -> tuple[_NormalizedArg, ...]:
-        """Return which of some arguments to normalize. Tools have few combinations of them."""
-        normalizers = self._normalizers
-        normalized = tuple([(name, normalizers[name]) for name in names if name in normalizers])
-        if len(normalized) == len(names) and all(how is _leave_out for _, how in normalized):
-            normalized = ()  # a tool to think with: they are all it has
-        if len(self._normalized) >= _MAX_COMBINATIONS:
-            self._normalized.clear()
-        self._normalized[names] = normalized
-        return normalized
 
 
 def _leave_out(value: Any) -> None:
@@ -269,7 +250,7 @@ def _fold_text(text: Any) -> Any:
     if type(text) is not str:
         return text
     folded = text.casefold()
-    is_trimmed = folded and folded[0] != " " != folded[-1]
-    if not is_trimmed or "  " in folded or not folded.isprintable():
+    # Of white space, only the plain space is printable.
+    if "  " in folded or not folded.isprintable() or folded != folded.strip(" "):
         folded = " ".join(folded.split())
     return _without_dots(folded) if "./" in folded else folded

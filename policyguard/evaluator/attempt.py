@@ -108,7 +108,6 @@ class Attempt(msgspec.Struct, eq=False):
     hints: Mapping[str, bool] = EMPTY
     estimate: Mapping[str, float] = EMPTY
     host_tool: str = ""
-    class_: str = ""
     fingerprint: str = ""
     exact_fingerprint: str = ""
     likeness: str = ""
@@ -176,6 +175,12 @@ class Attempt(msgspec.Struct, eq=False):
         return {**self.activation.call, "tool": self.shown_tool}
 
     @property
+    def class_(self) -> str:
+        """The main class; empty for none, and until there is a plan."""
+        plan = self.bound_plan
+        return plan.plan.class_ if plan is not None else ""
+
+    @property
     def classes(self) -> list[str]:
         """All classes of the call that the policy reads, the main one first."""
         plan = self.bound_plan
@@ -195,7 +200,8 @@ class Attempt(msgspec.Struct, eq=False):
         """Note that the result came at `at` (ns): expressions see the call anew."""
         self._is_completed = True
         self.completed_at = at
-        self.wall = wall
+        if self.wall != wall:  # to set an attribute of a struct is slow
+            self.wall = wall
         if self._activation is not None:
             self._activation = None
         if self.errors:

@@ -147,7 +147,6 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             bound_plan = self._bind_plan(session, attempt, name)
         attempt.bound_plan = bound_plan
         plan = bound_plan.plan
-        attempt.class_ = plan.class_
         if plan.needs_more:
             self._find_plan_details(attempt, plan)
         return bound_plan

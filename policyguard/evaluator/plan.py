@@ -93,6 +93,8 @@ class Plan(msgspec.Struct, eq=False, kw_only=True):
             answer = self.cached_answer
             if answer is None or attempt.hints:
                 answer = self._evaluate_state_changing(attempt)
+            elif not answer:  # faster to look up than to set
+                return False
             attempt.state_changing = answer
         return answer
 

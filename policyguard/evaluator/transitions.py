@@ -56,7 +56,6 @@ def restore_attempt(session: SessionState, event: Admitted | Refused, plan: Plan
     if event.args is None:
         attempt.args = UNRECORDED_ARGS
     attempt.bound_plan = session.bind_plan(plan)
-    attempt.class_ = event.class_
     attempt.fingerprint = event.fingerprint
     attempt.likeness = event.likeness or event.fingerprint
     attempt.exact_fingerprint = event.exact_fingerprint
@@ -134,7 +133,8 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
     succeeded, is_cancelled = outcome.state == "success", outcome.state == "cancelled"
     if not is_cancelled:
         entry.result_fingerprint = outcome.result_fingerprint
-        entry.like_result = outcome.like_result
+        if outcome.like_result:
+            entry.like_result = outcome.like_result
         if not outcome.advancing:  # its text may echo the call
             _mark_flagged(entry)
         if not outcome.ok:

@@ -13,13 +13,17 @@ from policyguard.model.outcome import Outcome
 
 
 class CallSequence:
-    """The latest calls that matter, and the likenesses of the `longest` last of them."""
+    """The latest calls that matter; it contains the likenesses of the `longest` last of them."""
 
-    __slots__ = ("entries", "recent")
+    __slots__ = ("_longest", "entries")
 
-    def __init__(self) -> None:
-        self.entries: list[WindowEntry] = []
-        self.recent: list[str] = []  # a deque would be five times as large
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
+        self.entries: list[WindowEntry] = []  # a deque would be five times as large
+
+    def __contains__(self, likeness: object) -> bool:
+        # Asked only where no `repeat` watches these calls, too: so no list of them is kept.
+        return any(entry.likeness == likeness for entry in self.entries[-self._longest :])
 
 
 class CycleChecker(LimitChecker, eq=False, kw_only=True):
@@ -42,19 +46,17 @@ class CycleChecker(LimitChecker, eq=False, kw_only=True):
 
     def new_tracker(self) -> CallSequence:
         """Return an empty sequence."""
-        return CallSequence()
+        return CallSequence(self.longest)
 
     def watched(self, tracker: CallSequence) -> Container[str] | None:
         """Return the recent calls."""
-        return tracker.recent
+        return tracker
 
     def evaluate(
         self, tracker: CallSequence, attempt: Attempt, changes: StateChanges, refused_count: int
     ) -> Violation | None:
         """Return the violation of an attempt that continues a period of the latest calls."""
         fingerprint = attempt.likeness
-        if fingerprint not in tracker.recent:
-            return None
         entries = tracker.entries
         rounds = max(1, min(2, self.min_count), self.min_count - refused_count)
         length, count = self._find_cycle(entries, fingerprint, rounds)
@@ -75,10 +77,7 @@ class CycleChecker(LimitChecker, eq=False, kw_only=True):
 
     def admit(self, tracker: CallSequence, attempt: Attempt) -> None:
         """Append the call."""
-        recent, entries = tracker.recent, tracker.entries
-        recent.append(attempt.likeness)
-        if len(recent) > self.longest:
-            del recent[0]
+        entries = tracker.entries
         entries.append(attempt.window_entry)
         if len(entries) > self.max_entries:
             del entries[0]
@@ -125,7 +124,6 @@ class CycleChecker(LimitChecker, eq=False, kw_only=True):
         """Remove the call."""
         if attempt.window_entry in tracker.entries:
             tracker.entries.remove(attempt.window_entry)
-            tracker.recent[:] = [entry.likeness for entry in tracker.entries[-self.longest :]]
 
 
 def _is_periodic(entries: list[WindowEntry], length: int, rounds: int) -> bool:

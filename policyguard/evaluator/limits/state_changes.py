@@ -8,24 +8,32 @@ new turn is a change too: the user may have fixed what failed.
 
 from __future__ import annotations
 
-import msgspec
 
-
-class StateChanges(msgspec.Struct, eq=False):
+class StateChanges:
     """Numbers a session's completions, and remembers its last state changes.
 
     Calls are known by their likeness. `other_seq` is the last change by another than `last_call`. A
     new turn takes a number of its own, `turn_seq`. Times are nanoseconds.
     """
 
-    seq: int = 0
-    last_call: str = ""
-    last_seq: int = 0
-    last_at: int | None = None
-    other_seq: int = 0
-    other_at: int | None = None
-    turn_seq: int = 0
-    turn_at: int | None = None
+    # No struct, whose attributes are slow to set: every result sets `seq`.
+    __slots__ = (
+        "last_at",
+        "last_call",
+        "last_seq",
+        "other_at",
+        "other_seq",
+        "seq",
+        "turn_at",
+        "turn_seq",
+    )
+
+    def __init__(self) -> None:
+        self.seq = self.last_seq = self.other_seq = self.turn_seq = 0
+        self.last_call = ""
+        self.last_at: int | None = None
+        self.other_at: int | None = None
+        self.turn_at: int | None = None
 
     def record(self, call: str, at: int | None) -> None:
         """Record that a state-changing call succeeded, as completion number `seq`."""

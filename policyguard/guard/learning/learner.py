@@ -130,12 +130,8 @@ class Learner:
 
     def has_no_evidence_on(self, constraint_set: ConstraintSet, attempt: Attempt) -> bool:
         """Whether it is cheap to see that nothing learned concerns a call."""
-        if not constraint_set.scope_counts:
-            return True
-        return (
-            self._only_call_bans
-            and f"call:{attempt.fingerprint}" not in constraint_set.scope_counts
-        )
+        known = constraint_set.scope_counts
+        return not known or (self._only_call_bans and f"call:{attempt.fingerprint}" not in known)
 
     def _ban_keys(self, attempt: Attempt) -> Iterator[BanKey]:
         """Yield all keys under which some entry of the policy could ban a call.

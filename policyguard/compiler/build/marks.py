@@ -76,8 +76,9 @@ class MarkBuilder:
     def _build_event(
         self, mark: CompiledMark, kind: str, event: MarkEvent, path: Path
     ) -> CompiledMarkEvent:
-        # A command that cannot be read must not stand for the tests that a rule waits for.
-        certain = kind == "set" and not mark.sets_on_error
+        # A command that cannot be read must not stand for the tests that a rule waits for, nor for
+        # what clears a mark that closes a way.
+        certain = (kind == "clear") is mark.sets_on_error
         return CompiledMarkEvent(
             mark=mark,
             selects=self._contents.compile(event, certain=certain),

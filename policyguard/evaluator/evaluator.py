@@ -242,9 +242,9 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             for rule in plan.rules.possible_matches(attempt):
                 if attempt.at is None and rule.reads_time:
                     continue
-                violation = rule.evaluate(attempt)
-                if violation is not None:
-                    (would if rule.observe else found).append(violation)
+                violations = rule.evaluate(attempt)
+                if violations:
+                    (would if rule.observe else found).extend(violations)
         if not (found or would or attempt.errors):
             return ALLOWED
         if mode.observe:

@@ -14,7 +14,8 @@ from policyguard.compiler.build.selectors import (
     compile_selectors,
 )
 from policyguard.evaluator.marks import CompiledMark, CompiledMarkEvent, MarkEvents
-from policyguard.model.policy import Mark, MarkEvent, Policy
+from policyguard.model.marks import Mark, MarkEvent
+from policyguard.model.policy import Policy
 
 
 class _Candidate(NamedTuple):

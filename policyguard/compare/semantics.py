@@ -29,7 +29,8 @@ from policyguard.engines.yaml_tree import (
     get_child,
 )
 from policyguard.model.entry import Selector
-from policyguard.model.policy import Mark, MarkEvent, Policy, Radius
+from policyguard.model.marks import Mark, MarkEvent
+from policyguard.model.policy import Policy, Radius
 
 FieldPath = tuple[str, ...]
 """The path from an entry to one of its values; empty if the entry is the value."""

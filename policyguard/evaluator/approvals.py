@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from policyguard.evaluator.evaluation import ApproverPresence
 from policyguard.model.event import Charge, Refused
 from policyguard.model.grant import GrantRequest
 
@@ -105,6 +106,18 @@ class Approvals(msgspec.Struct, eq=False):
         """Whether a request has stood unanswered for more than `within` (ns)."""
         request = self.requests.get(fingerprint)
         return request is not None and not _is_within(request.at, at, within)
+
+    def lets_run_unanswered(
+        self,
+        fingerprint: str,
+        requirement: ApprovalRequirement | None,
+        presence: ApproverPresence,
+        at: int | None,
+    ) -> bool:
+        """Whether an unanswered question lets the call run."""
+        if requirement is None or not requirement.allow_unanswered or presence == "never":
+            return False
+        return presence == "absent" or self.is_expired(fingerprint, requirement.within, at)
 
     def charges_to_extend(self, fingerprint: str) -> tuple[Charge, ...]:
         """Return what an approval of this call raises; only the first approval does."""

@@ -88,6 +88,7 @@ class Attempt(msgspec.Struct, eq=False):
     `Evaluator.prepare`, `window_entry` by `transitions.admit`; `limit_notes` holds what single
     limits note on the call, by their ids.
     `cleared` are the marks that its admission clears; there had been `clearings` of marks then.
+    `cleared_keys` are the keys, with their times (ns), that come back if the call does not run.
     `wall` is the wall clock's time (ns) at the check, then at the result, where that is not the
     call's own.
     `is_unknown`: the agent is offered no such tool.
@@ -129,6 +130,7 @@ class Attempt(msgspec.Struct, eq=False):
     completed_at: int | None = None
     limit_notes: Mapping[str, Any] = EMPTY
     cleared: tuple[MarkChange, ...] = ()
+    cleared_keys: tuple[tuple[MarkChange, int | None], ...] = ()
     clearings: int = 0
     bound_plan: BoundPlan = None  # type: ignore[assignment]
     window_entry: WindowEntry = None  # type: ignore[assignment]

@@ -68,23 +68,24 @@ class CompiledCase(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
 
 class CaseResult(msgspec.Struct, frozen=True, eq=False):
-    """The case that decides on a call, with the effect; `error` is what its CEL failed with."""
+    """A case that may decide on a call, with the effect; `error` is what its CEL failed with."""
 
     case: CompiledCase
     effect: Effect
     error: str = ""
 
 
-def decide(cases: tuple[CompiledCase, ...], attempt: Attempt) -> CaseResult | None:
-    """Return the case that decides; None if none matches. Of possible ones, the strictest."""
-    found: CaseResult | None = None
+def decide(cases: tuple[CompiledCase, ...], attempt: Attempt) -> list[CaseResult]:
+    """Return the cases that may decide, the strictest first; up to the first that certainly does.
+
+    All of them, since an exception or a grant for one of them is none for the others.
+    """
+    found: list[CaseResult] = []
     for case in cases:
         match, error = case.match(attempt)
         if match == "no":
             continue
-        effect = case.on_error if error else case.effect
-        if found is None or effect > found.effect:
-            found = CaseResult(case, effect, error)
+        found.append(CaseResult(case, case.on_error if error else case.effect, error))
         if match == "yes":
             break
-    return found
+    return sorted(found, key=lambda one: one.effect.strength, reverse=True)

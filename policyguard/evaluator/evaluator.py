@@ -241,9 +241,9 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             for rule in plan.rules.possible_matches(attempt):
                 if attempt.at is None and rule.reads_time:
                     continue
-                violation = rule.evaluate(attempt)
-                if violation is not None:
-                    (would if rule.observe else found).append(violation)
+                violations = rule.evaluate(attempt)
+                if violations:
+                    (would if rule.observe else found).extend(violations)
         if not (found or would or attempt.errors):
             return ALLOWED
         if mode.observe:
@@ -296,10 +296,16 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             found, waived = exceptions.waive(attempt, found)
             would, observed = exceptions.waive(attempt, would)
             waived += observed
-        if session.approvals.received:
-            fingerprint, at = attempt.approval_fingerprint, attempt.at
-            found = [one for one in found if not self.is_waived(session, fingerprint, one, at)]
-        grants = state.grants.lift(found, attempt, self.approval_requirements, self.patterns)
+        approvals, requirements = session.approvals, self.approval_requirements
+        fingerprint, at = attempt.approval_fingerprint, attempt.at
+        if approvals.received:
+            found = [
+                one
+                for one in found
+                if one.effect is not Effect.ASK
+                or not approvals.is_approved(fingerprint, requirements.get(one.id), at)
+            ]
+        grants = state.grants.lift(found, attempt, requirements, self.patterns)
         effect = max(found, key=strength_of).effect if found else Effect.ALLOW
         if effect < Effect.ASK:
             return Evaluation(
@@ -311,7 +317,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
                 waived=waived,
             )
         unapproved = effect is Effect.ASK and all(
-            self._runs_unapproved(session, attempt, violation, presence)
+            approvals.lets_run_unanswered(fingerprint, requirements.get(violation.id), presence, at)
             for violation in found
             if violation.effect is Effect.ASK
         )
@@ -341,33 +347,6 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             time_budgets,
             grants,
             waived,
-        )
-
-    def is_waived(
-        self, session: SessionState, fingerprint: str, violation: Violation, at: int | None
-    ) -> bool:
-        """Whether a violation asks about a call that has been approved."""
-        if violation.effect is not Effect.ASK:
-            return False
-        return session.approvals.is_approved(
-            fingerprint, self.approval_requirements.get(violation.id), at
-        )
-
-    def _runs_unapproved(
-        self,
-        session: SessionState,
-        attempt: Attempt,
-        violation: Violation,
-        presence: ApproverPresence,
-    ) -> bool:
-        """Whether an unanswered question lets the call run."""
-        requirement = self.approval_requirements.get(violation.id)
-        if requirement is None or not requirement.allow_unanswered or presence == "never":
-            return False
-        if presence == "absent":
-            return True
-        return session.approvals.is_expired(
-            attempt.approval_fingerprint, requirement.within, attempt.at
         )
 
     def _evaluate_bans(

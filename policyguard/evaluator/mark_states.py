@@ -88,7 +88,9 @@ class MarkStates:
     def admit(self, attempt: Attempt) -> None:
         """Clear what an admitted call clears; note what was cleared before it."""
         session = attempt.session
-        self.clear(session, attempt.cleared)
+        if attempt.cleared:
+            attempt.cleared_keys = self._find_closing(session, attempt.cleared)
+            self.clear(session, attempt.cleared)
         is_own = not self.rebuilt or session.mark_scopes["session"] == self.rebuilt
         # What others have cleared since is not in the journal of a sub-agent.
         attempt.clearings = self.count if is_own else -1
@@ -96,14 +98,37 @@ class MarkStates:
     def complete(self, attempt: Attempt, changes: Iterable[MarkChange]) -> None:
         """Clear again what the call clears, unless doubt sets it; set what its result sets."""
         if attempt.cleared:
-            marks = self.marks
-            again = [
+            self.clear(attempt.session, self.find_cleared_again(attempt))
+        self.set(attempt.session, changes, attempt.completed_at)
+
+    def find_cleared_again(self, attempt: Attempt) -> tuple[MarkChange, ...]:
+        """Return what the end of a call clears once more."""
+        marks = self.marks
+        return tuple(
+            [
                 one
                 for one in attempt.cleared
                 if one.mark in marks and not marks[one.mark].sets_on_error
             ]
-            self.clear(attempt.session, again)
-        self.set(attempt.session, changes, attempt.completed_at)
+        )
+
+    def release(self, attempt: Attempt) -> None:
+        """Set again what a call has cleared that did not run, if doubt sets it."""
+        for change, set_at in attempt.cleared_keys:
+            self.set(attempt.session, (change,), set_at)
+
+    def _find_closing(
+        self, session: SessionState, changes: Iterable[MarkChange]
+    ) -> tuple[tuple[MarkChange, int | None], ...]:
+        """Return the keys, with their times, that changes clear of marks which doubt sets."""
+        found: dict[MarkChange, int | None] = {}
+        for change in changes:
+            mark = self.marks.get(change.mark)
+            state = self._find(session, mark) if mark is not None and mark.sets_on_error else None
+            for key, set_at in state.keys.items() if state is not None else ():
+                if change.key in ("", key):
+                    found[MarkChange(change.mark, key)] = set_at
+        return tuple(found.items())
 
     def is_overtaken(self, attempt: Attempt, change: MarkChange) -> bool:
         """Whether what a call would set was cleared since the call was admitted."""

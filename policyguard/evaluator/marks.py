@@ -3,7 +3,7 @@
 A mark is cleared as soon as a matching call is admitted, and once more when that call returns; it
 is set when a matching call has completed, unless it was cleared since that call was admitted: tests
 that ran while a file was edited say nothing about the edit. With `on_error: set` it is the other
-way about: where it is in doubt what came first, the mark stays set.
+way about: where it is in doubt what came first, or whether a call clears the mark, it stays set.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class CompiledMarkEvent(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return True
 
     def find_cleared(self, attempt: Attempt) -> tuple[MarkChange, ...]:
-        """Return what an admission of the call clears: all, where that is undecidable."""
+        """Return what an admission of the call clears; all, or nothing, if that is undecidable."""
         mark = self.mark
         try:
             if not self.covers(attempt):
@@ -102,6 +102,8 @@ class CompiledMarkEvent(msgspec.Struct, frozen=True, eq=False, kw_only=True):
                 return tuple([MarkChange(mark.name, key) for key in keys])
         except ExpressionError as error:
             attempt.add_error(mark.id, error)
+            if mark.sets_on_error:
+                return ()
         return (MarkChange(mark.name),)
 
     def find_set(self, attempt: Attempt) -> tuple[MarkChange, ...]:

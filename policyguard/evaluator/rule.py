@@ -10,7 +10,7 @@ import msgspec
 from policyguard.evaluator.activation import Expression, Prefilter, Selects
 from policyguard.evaluator.approvals import ApprovalRequirement
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.cases import CompiledCase, decide
+from policyguard.evaluator.cases import CaseResult, CompiledCase, decide
 from policyguard.evaluator.messages import MessageTemplate
 from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
@@ -49,13 +49,13 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             return first.is_unconditional and first.effect >= Effect.BLOCK and not self.observe
         return self.effect >= Effect.BLOCK and not self.observe
 
-    def evaluate(self, attempt: Attempt) -> Violation | None:
-        """Return the rule's violation, if it matches.
+    def evaluate(self, attempt: Attempt) -> tuple[Violation, ...]:
+        """Return the rule's violation, if it matches; with `cases`, of each that may decide.
 
         An error in `when` is a match, one in `unless` no exemption; the effect is `on_error`.
         """
         if self.selects is not None and not self.selects(attempt.activation):
-            return None
+            return ()
         error = ""
         if self.when is not None:
             try:
@@ -64,7 +64,7 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
                 error = str(caught)
             else:
                 if answer is False:
-                    return None
+                    return ()
                 if answer is not True:
                     error = "`when` is not a bool"
         if self.unless is not None:
@@ -74,7 +74,7 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
                 error = error or str(caught)
             else:
                 if answer is True:
-                    return None
+                    return ()
                 if answer is not False:
                     error = error or "`unless` is not a bool"
         if self.cases:
@@ -84,14 +84,9 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             error = attempt.add_error(self.id, error)
             effect = self.on_error
             if effect is Effect.ALLOW:
-                return None
-        return Violation(
-            self.id,
-            effect,
-            "rule",
-            self._render_text(attempt, error),
-            self._render_instead(attempt),
-        )
+                return ()
+        text, instead = self._render_text(attempt, error), self._render_instead(attempt)
+        return (Violation(self.id, effect, "rule", text, instead),)
 
     def find_case(self, attempt: Attempt) -> CompiledCase | None:
         """Return the case that decides on a call; None if none matches, or the rule does not."""
@@ -105,20 +100,26 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             except ExpressionError as error:
                 attempt.add_error(self.id, error)
         found = decide(self.cases, attempt)
-        return found.case if found is not None else None
+        return found[0].case if found else None
 
-    def _evaluate_cases(self, attempt: Attempt, error: str) -> Violation | None:
-        """Return the violation of the case that decides.
+    def _evaluate_cases(self, attempt: Attempt, error: str) -> tuple[Violation, ...]:
+        """Return the violations of the cases that may decide.
 
         An error in the rule's own conditions is a match here too: the cases say of what.
         """
         if error:
             attempt.add_error(self.id, error)
             if self.on_error is Effect.ALLOW:
-                return None
-        found = decide(self.cases, attempt)
-        if found is None or found.effect is Effect.ALLOW:
-            return None
+                return ()
+        return tuple(
+            [
+                self._case_violation(found, attempt)
+                for found in decide(self.cases, attempt)
+                if found.effect is not Effect.ALLOW
+            ]
+        )
+
+    def _case_violation(self, found: CaseResult, attempt: Attempt) -> Violation:
         case = found.case
         values = {**self._template_values(attempt), "rule": case.id}
         message, instead = case.message or self.message, case.instead or self.instead

@@ -257,6 +257,8 @@ def release(
     session.bans.release(attempt)
     session.update_active_limits(attempt.bound_plan.plan)
     refund(evaluator, state, attempt)
+    if session.marks is not None and attempt.cleared_keys:
+        session.marks.release(attempt)
     session.cel_session["calls"] -= 1
     if evaluator.reads_counts:
         for counts, name in _counted_names(attempt):

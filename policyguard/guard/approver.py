@@ -41,7 +41,9 @@ def require_comparable(decision: Decision) -> None:
 def is_approved(evaluator: Evaluator, state: SessionState, decision: Decision, at: int) -> bool:
     """Whether everything that asked about a call is approved at `at` (ns)."""
     return all(
-        evaluator.is_waived(state, decision.fingerprint, violation, at)
+        state.approvals.is_approved(
+            decision.fingerprint, evaluator.approval_requirements.get(violation.id), at
+        )
         for violation in decision.violations
         if violation.effect is Effect.ASK
     )

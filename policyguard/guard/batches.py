@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from policyguard.evaluator.batches import BATCH_REFUSED
 from policyguard.model.decision import Decision
 
 if TYPE_CHECKING:
@@ -18,6 +19,12 @@ def check_batch(session: Session, calls: Iterable[Call], batch: str) -> list[Dec
     """Check the calls of a batch in order; see `Session.check_batch`."""
     listed = list(calls)
     decisions = [session.check(tool, args, batch=batch) for tool, args in listed]
+    if all(decision.allowed or _is_refused_for_others(decision) for decision in decisions):
+        # What had refused the others is allowed by now.
+        decisions = [
+            decision if decision.allowed else session.check(tool, args, batch=batch)
+            for (tool, args), decision in zip(listed, decisions, strict=True)
+        ]
     if all(decisions) or not session.guard._evaluator.refuses_batches:
         return decisions
     for decision in decisions:
@@ -27,3 +34,7 @@ def check_batch(session: Session, calls: Iterable[Call], batch: str) -> list[Dec
         session.check(tool, args, batch=batch) if decision.allowed else decision
         for (tool, args), decision in zip(listed, decisions, strict=True)
     ]
+
+
+def _is_refused_for_others(decision: Decision) -> bool:
+    return [violation.id for violation in decision.violations] == [BATCH_REFUSED]

@@ -264,8 +264,9 @@ class CallPipeline(KnownCalls):
                     guard._events.emit_completed(result, bool(learned))
                     if result.charges:
                         self._settle_ancestors(result.charges, attempt)
-                    if result.marks or attempt.cleared:
-                        guard._events.emit_run_marks(state, at, result.marks, attempt.cleared)
+                    if state.marks is not None and (result.marks or attempt.cleared):
+                        again = state.marks.find_cleared_again(attempt)
+                        guard._events.emit_run_marks(state, at, result.marks, again)
                 except (JournalError, StoreError) as error:
                     attempt.add_error("journal", error)
             advice = ""
@@ -327,7 +328,14 @@ class CallPipeline(KnownCalls):
                 return
             refunds = negate_charges(attempt.charges) if attempt is not None else ()
             at = attempt.at if attempt is not None else event.at
-            self.fold(event, partial(self._charge_ancestors, refunds, at))
+
+            def follow() -> None:
+                self._charge_ancestors(refunds, at)
+                if attempt is not None and attempt.cleared_keys:
+                    restored = [change for change, _ in attempt.cleared_keys]
+                    self._guard._events.emit_run_marks(attempt.session, event.at, restored, ())
+
+            self.fold(event, follow)
 
     def fold(self, event: Event, charge_ancestors: Callable[[], None] | None = None) -> None:
         """Apply any other event. `ClosedError` if the session is closed.

@@ -22,6 +22,7 @@ from policyguard.model.entry import (
     TextExamples,
 )
 from policyguard.model.limits import Budget, LimitLevel
+from policyguard.model.marks import Mark
 from policyguard.model.shell import Shell
 
 Blame = Literal["agent", "harness", "unknown"]
@@ -262,34 +263,6 @@ class BlameRule(Entry, frozen=True, kw_only=True):
     id: str
     when: str
     blame: Blame
-
-
-class MarkEvent(SelectiveEntry, frozen=True, kw_only=True):
-    """The calls that set or clear a mark; with `key` (CEL) they clear only these keys."""
-
-    unless: str | None = None
-    key: str | None = None
-
-
-class Mark(Entry, frozen=True, kw_only=True):
-    """A fact about past calls: a bool, or with `key` (CEL) a set of at most `keep` strings.
-
-    A mark that `host` sets is set by no call.
-    """
-
-    id: str
-    set: MarkEvent | tuple[MarkEvent, ...] | Literal["host"]
-    clear: MarkEvent | tuple[MarkEvent, ...] = ()
-    per: Literal["turn", "session", "agent", "project"]
-    within: int | None = None
-    key: str | None = None
-    keep: PositiveInt
-    on_error: Literal["unset", "set"]
-
-    @property
-    def is_keyed(self) -> bool:
-        """Whether it is a set of keys; one that only the host sets has no `key` to tell by."""
-        return self.key is not None
 
 
 class Radius(PolicyStruct, frozen=True, kw_only=True):

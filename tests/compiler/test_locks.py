@@ -14,15 +14,21 @@ policyguard: 1
 name: base
 extends: [core]
 params: {most: {default: 5, env: MOST, locked: true}, soft: {default: 5, env: SOFT}}
-lists: {hosts: [x.org], other: [a]}
-patterns: {secret: {match: 'key-[0-9]+', examples: {match: [key-1]}}}
-classify: {classes: [{class: danger, tools: ["drop_*"]}]}
+lists: {hosts: [x.org], other: [a], names: [x]}
+patterns:
+  secret: {match: 'key-[0-9]+', examples: {match: [key-1]}}
+  private: {match: 'id-[0-9]+', examples: {match: [id-1]}}
+classify: {classes: [{class: danger, tools: ["drop_*"]}, {class: shipping, tools: [pack]}]}
 rules:
   fetches: {tools: [fetch], hosts: {outside: [$hosts]}, locked: true}
   leaks: {tools: [send], finds: [secret], locked: true}
   amount: {tools: [pay], when: call.args.n > params.most, locked: true}
   shells: {commands: [git push], locked: true}
   free: {tools: [free], effect: block}
+  names: {tools: [name], when: "!(call.args.n in lists['names'])", locked: true}
+  cases: {tools: [case], cases: [{finds: [private], effect: ask}], locked: true}
+  stages: {tools: [stage], unless: mark.shipped, locked: true}
+marks: {shipped: {set: {tools: [ship], when: outcome.ok}, clear: {classes: [shipping]}}}
 limits:
   classes: {danger: {repeat: {max: 1, same: call, locked: true}}}
   tools: {"build*": {repeat: {max: 2, same: call}, cycle: {max: 3}, locked: true}}
@@ -69,6 +75,9 @@ def check(tmp_path: Path, layer: str, base: str = BASE, **environ: str):
         "signatures: [{id: mine, pattern: x, on: error, blame: harness}]",
         "blame: [{id: mine, when: 'true', blame: harness}]",
         "classify: {likeness: {ignore: [x], commands: true}}",
+        "lists: {names: {add: [y]}}",
+        "patterns: {private: {match: nothing, examples: {match: [nothing]}}}",
+        "disable: {classes/shipping: gone}",
     ],
 )
 def test_a_later_layer_may_not_loosen(tmp_path: Path, layer: str) -> None:
@@ -125,6 +134,9 @@ def test_a_class_of_a_later_layer_takes_no_call_from_a_locked_limit(tmp_path: Pa
     assert [one.id for one in decision.violations] == ["limits/classes:danger/repeat"]
 
 
+READ = "{class: read, tools: [drop]}"
+
+
 @pytest.mark.parametrize(
     ("entry", "layer", "is_locked"),
     [
@@ -133,11 +145,23 @@ def test_a_class_of_a_later_layer_takes_no_call_from_a_locked_limit(tmp_path: Pa
         ("{classes: [read]}", "{class: mine, tools: [drop]}", False),
         ("{when: call.class == 'read'}", "{class: mine, tools: [drop]}", True),
         ("{when: \"!('x' in call.classes)\"}", "{class: x, tools: [drop]}", True),
+        ("{classes: {outside: [re*]}}", "{class: read, tools: [drop]}", True),
+        ("{cases: [{classes: [read], effect: ask}], otherwise: block}", READ, True),
+        ("{cases: [{classes: [read], effect: block}], otherwise: ask}", READ, False),
+        ("{cases: [{classes: {outside: [read]}, effect: block}]}", READ, True),
+        ("{unless: mark.opens}", READ, True),
+        ("{unless: mark.opens}", "{class: write, tools: [drop]}", False),
+        ("{when: mark.closes}", READ, True),
+        ("{when: mark.closes}", "{class: write, tools: [drop]}", False),
     ],
 )
 def test_a_class_that_a_locked_rule_leaves_out(tmp_path, entry, layer, is_locked) -> None:
     base = (
-        "policyguard: 1\nname: base\nclassify: {classes: [{class: read, words: [read]}]}\n"
+        "policyguard: 1\nname: base\n"
+        "classify: {classes: [{class: read, words: [read]}, {class: write, words: [write]}]}\n"
+        "marks:\n"
+        "  opens: {set: {classes: [read]}, clear: {classes: [write]}}\n"
+        "  closes: {set: {classes: [write]}, clear: [{classes: [read]}], on_error: set}\n"
         f"rules: {{r: {entry[:-1]}, locked: true}}}}\n"
     )
     _, errors = check(tmp_path, f"classify: {{classes: [{layer}]}}", base)

@@ -69,7 +69,7 @@ def test_prefilter_keeps_every_rule_that_can_fire(
     assert [rule.id for rule in candidates] == [f"rules/{name}" for name in expected]
     for rule in plan.rules:
         if rule not in candidates:
-            assert rule.evaluate(attempt) is None
+            assert not rule.evaluate(attempt)
     assert {error.entry for error in attempt.errors} <= {rule.id for rule in candidates}
 
 

@@ -542,3 +542,32 @@ def test_there_are_never_more_than_the_bound(policy: Path, clock: Clock, tmp_pat
             assert len(guard.grants()) == 2
             assert not session.preview("plain", {"n": 0}).allowed
             assert session.preview("plain", {"n": 3}).allowed
+
+
+def test_a_grant_for_one_case_lets_no_call_past_another(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        "policyguard: 1\nname: t\nclassify: {shell: {arguments: [command]}}\n"
+        "rules: {shell: {tools: [bash], cases: ["
+        "{commands: [git push], effect: ask}, {commands: [rm], effect: ask}]}}\n"
+    )
+    session = Guard.load(policy).session("s")
+    asked = session.check("bash", {"command": "git push"})
+    session.approve(asked, by="ann", remember="tool", expires=60)
+    assert session.check("bash", {"command": "git push"})
+    assert session.check("bash", {"command": "git push -v"})
+    refused = session.check("bash", {"command": "git push; rm x"})
+    assert [one.id for one in refused.violations] == ["rules/shell/2"]
+
+
+def test_a_batch_is_checked_again_once_what_refused_it_is_granted(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        "policyguard: 1\nname: t\nbatch: all_or_none\nrules: {pay: {tools: [pay], effect: ask}}\n"
+    )
+    session = Guard.load(policy).session("s")
+    calls: list[tuple[str, dict[str, Any]]] = [("look", {}), ("pay", {"n": 2})]
+    first = session.check_batch(calls, batch="b")
+    assert not any(first)
+    session.approve(first[1], by="ann", remember="tool", expires=60)
+    assert all(session.check_batch(calls, batch="b"))

@@ -378,3 +378,44 @@ def test_a_cancelled_call_sets_nothing() -> None:
     decision = session.check("read", {"path": "/a"})
     session.record(decision, error=asyncio.CancelledError())
     assert not run(session, "edit", path="/a")
+
+
+CLOSING = """
+policyguard: 1
+name: closing
+batch: all_or_none
+marks: {secret: {set: {tools: [read]}, clear: {tools: [forget]}, on_error: set}}
+rules:
+  send: {tools: [send], when: mark.secret}
+  never: {tools: [never]}
+"""
+
+
+def test_a_clearing_call_that_does_not_run_clears_nothing_that_closes_a_way() -> None:
+    session = load_text(CLOSING).session("s")
+    run(session, "read")
+    decisions = session.check_batch([("forget", {}), ("never", {})], batch="b")
+    assert not any(decisions)
+    assert not run(session, "send")
+    assert run(session, "forget")
+    assert run(session, "send")
+
+
+def test_a_run_is_rebuilt_with_what_sub_agents_could_not_clear(tmp_path: Path) -> None:
+    policy, store = tmp_path / "policy.yaml", tmp_path / "state.db"
+    policy.write_text(CLOSING)
+    with Guard.load(policy, store=store) as guard:
+        for name, is_released in (("released", True), ("overlapping", False)):
+            parent = guard.session(name)
+            child = guard.session(f"child-{name}", parent=parent)
+            run(parent, "read")
+            decision = child.check("forget", {})
+            if is_released:
+                child.release(decision)
+            else:
+                run(parent, "read")
+                child.record(decision, result="done")
+            assert not parent.preview("send", {}).allowed
+    with Guard.load(policy, store=store) as guard:
+        for name in ("released", "overlapping"):
+            assert not guard.session(name).preview("send", {}).allowed

@@ -190,6 +190,8 @@ def _to_plain_data(value: Any, seen: tuple[int, ...] = ()) -> Any:
         return {
             name: _to_plain_data(getattr(value, name), seen) for name in value.__struct_fields__
         }
+    if callable(value) or type(value).__name__ in ("ActivationContext", "lock"):
+        return type(value).__name__  # the policy's, no state
     if type(value).__name__ == "Plan":
         return (value.tool, value.class_)
     if type(value).__name__ == "BoundPlan":

@@ -85,7 +85,7 @@ class ContentSelectors:
 
     def _compile_covering(self, key: str, selector: Selector) -> Selects:
         field = CONTENT_FIELDS[key].removeprefix("call.")
-        excludes = self._compile(key, complement(selector))
+        excludes = self._compile(key, complement(selector), False)
         return lambda activation: bool(getattr(activation, field)) and not excludes(activation)
 
     def find_concern(self, entries: Sequence[SelectiveEntry]) -> Callable[[str], bool]:
@@ -134,7 +134,7 @@ class ContentSelectors:
         from policyguard.compiler.build.path_selector import PathSelector  # imports the shell
 
         if certain:
-            differs = PathSelector(_complement(selector)).matches
+            differs = PathSelector(complement(selector)).matches
             return lambda activation: (
                 bool(activation.paths)
                 and not differs(activation.paths, activation.attempt.session.cel_session["cwd"])
@@ -148,7 +148,7 @@ class ContentSelectors:
         from policyguard.compiler.build.host_selector import HostSelector
 
         if certain:
-            differs = HostSelector(_complement(selector)).matches
+            differs = HostSelector(complement(selector)).matches
             return lambda activation: bool(activation.urls) and not differs(activation.urls)
         matches = HostSelector(selector).matches
         return lambda activation: matches(activation.urls)
@@ -156,8 +156,3 @@ class ContentSelectors:
     def _build_finds(self, selector: Selector, certain: bool) -> Selects:
         occurs_in: Callable[[str], bool] = self._patterns.select(selector.items).occurs_in
         return lambda activation: occurs_in(activation.text)
-
-
-def _complement(selector: Selector) -> Selector:
-    """Return the selector that matches what this one does not certainly match."""
-    return Selector(items=selector.items, outside=not selector.outside)

@@ -8,7 +8,8 @@ from typing import Literal
 from policyguard.model.effect import Effect
 from policyguard.model.entry import Example, SelectiveEntry
 from policyguard.model.limits import Budget, LimitLevel, PollingLimit, iter_limits, limit_id
-from policyguard.model.policy import Case, Learn, Mark, MarkEvent, Policy, Rule
+from policyguard.model.marks import Mark, MarkEvent
+from policyguard.model.policy import Case, Learn, Policy, Rule
 
 Path = tuple[str | int, ...]
 

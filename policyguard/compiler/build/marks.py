@@ -14,7 +14,8 @@ from policyguard.compiler.build.selectors import (
     compile_selectors,
 )
 from policyguard.evaluator.marks import CompiledMark, CompiledMarkEvent, MarkEvents
-from policyguard.model.policy import Mark, MarkEvent, Policy
+from policyguard.model.marks import Mark, MarkEvent
+from policyguard.model.policy import Policy
 
 
 class _Candidate(NamedTuple):
@@ -76,8 +77,9 @@ class MarkBuilder:
     def _build_event(
         self, mark: CompiledMark, kind: str, event: MarkEvent, path: Path
     ) -> CompiledMarkEvent:
-        # A command that cannot be read must not stand for the tests that a rule waits for.
-        certain = kind == "set" and not mark.sets_on_error
+        # A command that cannot be read must not stand for the tests that a rule waits for, nor for
+        # what clears a mark that closes a way.
+        certain = (kind == "clear") is mark.sets_on_error
         return CompiledMarkEvent(
             mark=mark,
             selects=self._contents.compile(event, certain=certain),

@@ -89,7 +89,7 @@ def _match_example(
         return False, "; ".join(_selector_mismatches(rule, example, attempt))
     if compiled.selects is not None and not compiled.selects(attempt.activation):
         return False, _content_mismatch(rule, attempt)
-    matched = compiled.evaluate(attempt) is not None
+    matched = bool(compiled.evaluate(attempt))
     if attempt.errors:
         return matched, f"its condition failed: {attempt.errors[0].error}"
     if matched:

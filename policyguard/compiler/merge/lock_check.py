@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.compiler.build.selectors import tool_glob_specificity, tool_globs_overlap
+from policyguard.compiler.build.selectors import (
+    compile_glob,
+    tool_glob_specificity,
+    tool_globs_overlap,
+)
 from policyguard.compiler.merge.disable import resolve_disabled
-from policyguard.compiler.merge.lock_references import list_class_uses
+from policyguard.compiler.merge.lock_references import list_exempting_classes
 from policyguard.compiler.merge.locks import (
     KeyPath,
     Lock,
@@ -142,7 +146,9 @@ def _check_classes(
         name = get_child(item, "class")
         if not isinstance(name, ScalarNode):
             continue
-        for path, lock in _own_locks(locks):
+        for path, lock in locks.items():
+            if lock.user and path[0] != "marks":
+                continue
             if _exempts(name.text, path, inherited):
                 message = f"the class `{name.text}` could exempt more calls"
                 yield _error(name, f"{message}: {lock.explain(path)}")
@@ -161,8 +167,8 @@ def _exempts(class_: str, path: KeyPath, inherited: MappingNode) -> bool:
     node = value_at(inherited, path)
     if node is None:
         return False
-    outside, reads_class = list_class_uses(node)
-    return reads_class or class_ in outside
+    globs, reads_class = list_exempting_classes(path, node)
+    return reads_class or any(compile_glob(glob)(class_) for glob in globs)
 
 
 def _check_blame(layer: MappingNode, locks: Locks) -> Iterator[Diagnostic]:

@@ -13,10 +13,13 @@ from policyguard.engines.yaml_tree import (
     descend,
     get_child,
 )
+from policyguard.model.effect import Effect
 
 KeyPath = tuple[str, ...]
 
-_NAMES = re.compile(r"\b(lists|params|tags|mark)\s*\.\s*(\w+)")
+_NAMES = re.compile(
+    r"""\b(lists|params|tags|mark)\s*(?:\.\s*(?P<field>\w+)|\[\s*r?(["'])(?P<key>[^"']*)\3)"""
+)
 _PATTERNS = re.compile(r"""\bfinds\(\s*r?["']([^"']*)["']""")
 _READS_CLASS = re.compile(r"\bcall\.class(?:es)?\b")
 _REFERENCE = re.compile(r"\$([A-Za-z_][\w-]*)")
@@ -67,8 +70,8 @@ def find_references(
 def _direct_references(path: KeyPath, node: Node) -> Iterator[tuple[KeyPath, bool]]:
     texts = list(_texts(node))
     for text in texts:
-        for section, name in _NAMES.findall(text):
-            yield (_SECTIONS[section], name), False
+        for found in _NAMES.finditer(text):
+            yield (_SECTIONS[found[1]], found["field"] or found["key"]), False
         for name in _PATTERNS.findall(text):
             yield ("patterns", name), False
         reference = _REFERENCE.fullmatch(text)
@@ -84,7 +87,7 @@ def _direct_references(path: KeyPath, node: Node) -> Iterator[tuple[KeyPath, boo
         yield ("outcomes",), True
     if path[0] in ("limits", "budgets"):
         yield from ((("bounds", name), True) for name in _BOUNDS)
-    if get_child(node, "finds") is not None:
+    if any(get_child(part, "finds") is not None for part in list_selectors(node)):
         yield ("patterns",), False
     signature = get_child(node, "signature")
     if isinstance(signature, ScalarNode):
@@ -96,9 +99,8 @@ def _class_references(path: KeyPath, node: Node, texts: Iterable[str]) -> Iterat
     """Yield the classes without which an entry covers fewer calls."""
     if path[:2] == ("limits", "classes"):
         yield (*_CLASSES, path[2])
-    classes = get_child(node, "classes")
-    if isinstance(classes, SequenceNode):
-        names = [item.text for item in classes.items if isinstance(item, ScalarNode)]
+    for part in list_selectors(node):
+        names = _scalars(get_child(part, "classes"))
         has_glob = any("*" in name or "?" in name for name in names)
         yield from [_CLASSES] if has_glob else [(*_CLASSES, name) for name in names]
     if any(_READS_CLASS.search(text) for text in texts):
@@ -124,9 +126,61 @@ _DESCRIPTIVE = frozenset(
 )
 
 
-def list_class_uses(node: Node) -> tuple[frozenset[str], bool]:
-    """Return the classes that exempt a call from an entry, and whether its CEL reads any."""
-    outside = descend(node, ("classes", "outside"))
-    items = outside[0].items if not outside[1] and isinstance(outside[0], SequenceNode) else ()
-    names = frozenset(item.text for item in items if isinstance(item, ScalarNode))
-    return names, any(_READS_CLASS.search(text) for text in _texts(node))
+def list_selectors(node: Node) -> Iterator[Node]:
+    """Yield the parts of an entry that select calls: itself, its cases, the events of a mark."""
+    yield node
+    for key in ("cases", "set", "clear"):
+        yield from _parts(get_child(node, key))
+
+
+def list_exempting_classes(path: KeyPath, node: Node) -> tuple[frozenset[str], bool]:
+    """Return globs of the classes that exempt a call from an entry, and whether CEL reads any.
+
+    Those that it leaves out; those of a case with a stricter one after it; those that set a mark
+    which opens a way, or clear one that closes it.
+    """
+    names = [name for part in list_selectors(node) for name in _left_out(part)]
+    names += _classes_of_marks(node) if path[0] == "marks" else _classes_of_cases(node)
+    return frozenset(names), any(_READS_CLASS.search(text) for text in _texts(node))
+
+
+def _classes_of_marks(node: Node) -> list[str]:
+    kind = "clear" if _scalars(get_child(node, "on_error")) == ["set"] else "set"
+    return [
+        name
+        for part in _parts(get_child(node, kind))
+        for name in _scalars(get_child(part, "classes"))
+    ]
+
+
+def _classes_of_cases(node: Node) -> list[str]:
+    names: list[str] = []
+    strictest = _effect(get_child(node, "otherwise"), Effect.ALLOW)
+    for case in reversed(_parts(get_child(node, "cases"))):
+        effect = _effect(get_child(case, "effect"), Effect.BLOCK)
+        if effect < strictest:
+            names += _scalars(get_child(case, "classes"))
+        strictest = max(effect, strictest)
+    return names
+
+
+def _parts(node: Node | None) -> tuple[Node, ...]:
+    """Return the items of a list, or what stands alone in place of one."""
+    if isinstance(node, SequenceNode):
+        return node.items
+    return (node,) if isinstance(node, MappingNode) else ()
+
+
+def _scalars(node: Node | None) -> list[str]:
+    items = node.items if isinstance(node, SequenceNode) else (node,)
+    return [item.text for item in items if isinstance(item, ScalarNode)]
+
+
+def _left_out(node: Node) -> list[str]:
+    classes = get_child(node, "classes")
+    return _scalars(get_child(classes, "outside")) if classes is not None else []
+
+
+def _effect(node: Node | None, default: Effect) -> Effect:
+    text = node.text if isinstance(node, ScalarNode) else ""
+    return next((effect for effect in Effect if effect.value == text), default)

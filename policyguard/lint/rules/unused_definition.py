@@ -28,7 +28,7 @@ from policyguard.lint.analysis.references import (
     substituted_names,
 )
 from policyguard.lint.rule import Finding, LintContext
-from policyguard.model.policy import Mark
+from policyguard.model.marks import Mark
 
 
 def check(context: LintContext) -> Iterator[Finding]:

@@ -20,6 +20,7 @@ from policyguard.simulate import Labels, Replay
 from policyguard.traces import Reader, TraceError, expand
 
 DEFAULT = os.environ.get("POLICYGUARD_TRACES", "../shared/traces")
+REFUSALS = ("ask", "block", "halt")
 BY_SET = ["set", "calls", "sessions", "succeeded", "refused", "95 % interval", "failed", "refused"]
 BY_POLICY = [
     "policy",
@@ -74,7 +75,7 @@ def set_row(name: str, figures: Figures) -> Iterator[Iterable[object]]:
 def policy_row(name: str, figures: Figures) -> Iterable[object]:
     """Return the row of a policy, with the entries that refuse successful runs."""
     harm, catch = figures.harm, figures.catch
-    fired = [rule for rule in figures.rules if rule.succeeded and rule.effect != "advise"]
+    fired = [rule for rule in figures.rules if rule.succeeded and rule.effect in REFUSALS]
     ids = ", ".join(f"`{rule.id}` {rule.succeeded}" for rule in fired) or "–"
     advised = sum(1 for run in figures.sessions if run.success and run.advised)
     failed_runs = (catch.failed, catch.refused)

@@ -24,9 +24,18 @@ FOLDERS = (
 
 @pytest.mark.parametrize("pack", PACKS)
 def test_readme_figures(pack: str) -> None:
-    text = (ROOT / "policies" / "packs" / pack / "README.md").read_text()
-    alarms = " ".join(text[text.index("False alarms:") :].split())
-    figures = measure_policy(pack, FOLDERS, TRACES / "labels.jsonl")
+    folder = ROOT / "policies" / "packs" / pack
+    if ".sql(" in (folder / "policy.yaml").read_text("utf-8"):
+        pytest.importorskip("sqlglot")
+    text = (folder / "README.md").read_text("utf-8")
+    # `False alarms (tau2, intercode):` names the sets that fit; without names it is all of them.
+    begun = re.search(r"False alarms(?: \(([\w, \n]+)\))?:", text)
+    assert begun
+    alarms = " ".join(text[begun.end() :].split())
+    named = re.findall(r"\w+", begun[1] or "")
+    folders = [TRACES / name for name in named] or FOLDERS
+    assert all(folder in FOLDERS for folder in folders)
+    figures = measure_policy(pack, folders, TRACES / "labels.jsonl")
     harm, catch = figures.harm, figures.catch
     if harm.refused:
         assert f"it refuses calls in {harm.refused} of {harm.succeeded} successful" in alarms

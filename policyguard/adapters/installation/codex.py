@@ -57,5 +57,7 @@ CODEX = Installation(
     _default_file,
     _install,
     _uninstall,
-    "start Codex anew, and trust the hooks with `/hooks`: Codex skips hooks that were not reviewed",
+    "trust the hooks with `/hooks` in Codex, which skips those that were not reviewed without a "
+    "word\nnext  codex features disable unified_exec_tty: text that is typed into a shell fires no "
+    "hook",
 )

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from policyguard.adapters.proof.script import Script, Step
+from policyguard.adapters.proof.script import Conversation, Script, Step
 
 _FILLER = "ok"
 
@@ -37,7 +37,8 @@ def _next_step(
         return _FILLER
     called = [has_calls(message) for message in messages]
     before = messages[: called.index(True)] if any(called) else messages
-    return script(json.dumps([*before]), sum(called))
+    last = json.dumps(messages[-1]) if messages else ""
+    return script(Conversation(json.dumps([*before]), sum(called), last))
 
 
 def _new_id(prefix: str) -> str:
@@ -133,7 +134,8 @@ def answer_chat_completions(script: Script, body: Document, _: bool) -> Reply:
     said = {"index": 0, "delta": message, "finish_reason": None}
     ended = {"index": 0, "delta": {}, "finish_reason": reason}
     return Reply(
-        whole, [("", {**chunk, "choices": [said]}), ("", {**chunk, "choices": [ended], "usage": usage})]
+        whole,
+        [("", {**chunk, "choices": [said]}), ("", {**chunk, "choices": [ended], "usage": usage})],
     )
 
 
@@ -199,8 +201,10 @@ def answer_generate_content(script: Script, body: Document, streamed: bool) -> R
         script,
         body,
         body.get("contents", []),
-        lambda content: content.get("role") == "model"
-        and any("functionCall" in part for part in content.get("parts", [])),
+        lambda content: (
+            content.get("role") == "model"
+            and any("functionCall" in part for part in content.get("parts", []))
+        ),
     )
     if isinstance(step, str):
         parts: list[Document] = [{"text": step}]

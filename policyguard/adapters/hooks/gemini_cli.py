@@ -1,8 +1,8 @@
 """Gemini CLI: command hooks (tested with 0.61.0).
 
 Sub-agents have the main agent's session. Its events name no calls: a result belongs to the call in
-flight with the same tool and arguments. There is no dialog for hooks: without a terminal *ask* would
-end the process, so it is a denial.
+flight with the same tool and arguments. There is no dialog for hooks: without a terminal, *ask*
+would end the process, so it is a denial.
 """
 
 from __future__ import annotations

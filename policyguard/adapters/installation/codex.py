@@ -57,7 +57,8 @@ CODEX = Installation(
     _default_file,
     _install,
     _uninstall,
-    "trust the hooks with `/hooks` in Codex, which skips those that were not reviewed without a "
-    "word\nnext  codex features disable unified_exec_tty: text that is typed into a shell fires no "
-    "hook",
+    (
+        "trust the hooks with `/hooks` in Codex: it skips those that were not reviewed, silently",
+        "codex features disable unified_exec_tty   # what is typed into a shell fires no hook",
+    ),
 )

@@ -24,16 +24,19 @@ def _scripts(canary: Path) -> dict[str, Script]:
     attempt = follow(
         [[ToolCall("bash", {"command": f"rm -f {canary}", "description": "clean up"})]]
     )
+    wait = ToolCall("bash", {"command": "sleep 9", "description": "wait"})
     task = {
         "description": "clean up",
         "prompt": _SUB_AGENT,
         "agent_type": "general-purpose",
         "name": "cleaner",
     }
-    spawn = [ToolCall("task", task)]
     return {
         "main agent": attempt,
-        "sub-agent": delegate([spawn], _SUB_AGENT, attempt),
+        "sub-agent": delegate([[ToolCall("task", task)]], _SUB_AGENT, attempt),
+        "background sub-agent": delegate(
+            [[ToolCall("task", {**task, "mode": "background"})], [wait]], _SUB_AGENT, attempt
+        ),
     }
 
 

@@ -85,11 +85,18 @@ def test_the_number_of_the_shell_makes_no_difference(host: CopilotEvents) -> Non
     assert "with the same result" in advice
 
 
-def test_what_asks_is_left_to_the_user(host: CopilotEvents) -> None:
+def test_what_asks_is_left_to_the_user_and_counted_if_it_runs(
+    host: CopilotEvents, sessions: ServedSessions
+) -> None:
     for number in range(2):
         host.before("search", {"q": number})
         host.after("found")
-    assert decision(host.before("search", {"q": 2}))[0] == "ask"
+    session = sessions.open(SessionRequest(session="fd80"))
+    for answer in ("rejected", "success"):
+        assert decision(host.before("search", {"q": 2}))[0] == "ask"
+        host.after("found", answer)
+        assert not session.in_flight
+    assert session._state.cel_session["calls"] == 3
 
 
 def test_a_call_that_the_user_rejected_has_not_run(

@@ -39,7 +39,7 @@ def _check(sessions: ServedSessions, session: Session, event: dict[str, Any]) ->
 
 
 def _record(sessions: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
-    call = find_call(session, event["tool_name"], event["tool_input"])
+    call = find_call(sessions, session, event["tool_name"], event["tool_input"])
     if call is None:
         return NO_OPINION
     recorded = sessions.record(session, call, **_read_response(event))

@@ -58,9 +58,8 @@ def install(
     file = settings or chosen.default_file()
     before = read_settings(file)
     _apply(file, before, chosen.install(before, command), yes=yes)
-    if chosen.next_step:
-        click.echo(f"next  {chosen.next_step}")
-    click.echo(f"next  policyguard hook doctor {host} --prove")
+    for step in (*chosen.next_steps, f"policyguard hook doctor {host} --prove"):
+        click.echo(f"next  {step}")
 
 
 @hook.command(epilog="Example: policyguard hook uninstall claude-code")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from policyguard import Guard
+from policyguard.adapters.sessions import ServedSessions
 from tests.adapters.running_service import RunningService
 
 POLICY = """\
@@ -37,6 +39,13 @@ def policy_file(tmp_path: Path) -> Path:
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY)
     return file
+
+
+@pytest.fixture
+def sessions(policy_file: Path) -> Iterator[ServedSessions]:
+    """The sessions of a guard with that policy."""
+    with Guard.load(policy_file) as guard:
+        yield ServedSessions(guard)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,6 @@ from policyguard.adapters.sessions import ServedSessions, SessionRequest
 from tests.adapters.hook_events import ClaudeCodeEvents
 
 NOTHING = HookAnswer()
-
-
-@pytest.fixture
-def sessions(policy_file: Path) -> Iterator[ServedSessions]:
-    with Guard.load(policy_file) as guard:
-        yield ServedSessions(guard)
 
 
 @pytest.fixture

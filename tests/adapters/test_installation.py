@@ -4,56 +4,101 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from policyguard.adapters.installation.hook_entries import block_on_failure
 from policyguard.adapters.installation.installations import INSTALLATIONS
 from policyguard.cli import main
 
+
+def _nested(event: str) -> dict[str, Any]:
+    hook = {"type": "command", "command": "mine.sh"}
+    return {"model": "opus", "hooks": {event: [{"matcher": "Bash", "hooks": [hook]}]}}
+
+
 OWN = {
-    "model": "opus",
-    "hooks": {
-        "PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "mine.sh"}]}]
+    "claude-code": _nested("PreToolUse"),
+    "codex": _nested("PreToolUse"),
+    "copilot-cli": {
+        "version": 1,
+        "hooks": {"preToolUse": [{"type": "command", "bash": "mine.sh"}]},
     },
+    "gemini-cli": _nested("BeforeTool"),
 }
+"""Settings with a hook of the user's before each call, for the hosts that have it in JSON."""
+
+json_hosts = pytest.mark.parametrize("host", [*OWN])
+all_hosts = pytest.mark.parametrize("host", [*INSTALLATIONS])
 
 
 def run(*arguments: str, text: str | None = None) -> Result:
     return CliRunner().invoke(main, ["hook", *arguments], input=text)
 
 
-def install(settings: Path, *options: str, text: str | None = None) -> Result:
+def install(
+    settings: Path, *options: str, host: str = "claude-code", text: str | None = None
+) -> Result:
     store = settings.with_name("s.db")
     arguments = ["--policy", "core", "--store", str(store), "--settings", str(settings)]
-    return run("install", "claude-code", *arguments, *options, text=text)
+    return run("install", host, *arguments, *options, text=text)
 
 
-def test_installing_and_removing_gives_back_what_was_there(tmp_path: Path) -> None:
+@json_hosts
+def test_installing_and_removing_gives_back_what_was_there(host: str, tmp_path: Path) -> None:
     settings = tmp_path / "settings.json"
-    settings.write_text(json.dumps(OWN, indent=2) + "\n")
+    settings.write_text(json.dumps(OWN[host], indent=2) + "\n")
     settings.chmod(0o640)
     before = settings.read_text()
-    assert install(settings, "--yes").exit_code == 0
+    assert install(settings, "--yes", host=host).exit_code == 0
+    (event, mine), *_ = OWN[host]["hooks"].items()
     hooks = json.loads(settings.read_text())["hooks"]
-    assert hooks["PreToolUse"][0] == OWN["hooks"]["PreToolUse"][0]  # type: ignore[index]  # a literal
-    (ours,) = hooks["PreToolUse"][1]["hooks"]
-    assert ours["onFailure"] == "block"
-    assert "--report" not in ours["command"]
-    assert "--report" in hooks["Stop"][0]["hooks"][0]["command"]
+    assert hooks[event][0] == mine[0]
+    (ours,) = hooks[event][1].get("hooks", [hooks[event][1]])
+    command = ours.get("command") or ours["bash"]
+    assert "--report" not in command
+    assert ours.get("onFailure") == "block" or command.endswith("exit 2; }")
+    assert all("--report" in json.dumps(hooks[other]) for other in hooks if other != event)
     assert settings.stat().st_mode & 0o777 == 0o640
-    assert run("uninstall", "claude-code", "--settings", str(settings), "--yes").exit_code == 0
+    assert run("uninstall", host, "--settings", str(settings), "--yes").exit_code == 0
     assert settings.read_text() == before
 
 
-def test_installing_twice_changes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("host", ["codex", "copilot-cli", "opencode"])
+def test_a_file_of_hooks_alone_is_removed_with_them(host: str, tmp_path: Path) -> None:
+    settings = tmp_path / "policyguard.file"
+    install(settings, "--yes", host=host)
+    assert settings.exists()
+    assert run("uninstall", host, "--settings", str(settings), "--yes").exit_code == 0
+    assert not settings.exists()
+
+
+@all_hosts
+def test_installing_twice_changes_nothing(host: str, tmp_path: Path) -> None:
     settings = tmp_path / "settings.json"
-    install(settings, "--yes")
+    install(settings, "--yes", host=host)
     first = settings.read_text()
-    result = install(settings, "--yes")
+    result = install(settings, "--yes", host=host)
     assert settings.read_text() == first
     assert "as it should be" in result.output
+
+
+@all_hosts
+def test_the_host_waits_longer_than_the_hook_takes(host: str, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.json"
+    install(settings, "--yes", host=host)
+    limits = {
+        "claude-code": '"timeout": 20,',
+        "codex": '"timeout": 20\n',
+        "copilot-cli": '"timeoutSec": 20\n',
+        "gemini-cli": '"timeout": 20000\n',
+        "opencode": "MILLISECONDS = 12000\n",
+    }
+    assert limits[host] in settings.read_text()
 
 
 def test_the_diff_is_shown_and_asked_about(tmp_path: Path) -> None:
@@ -66,14 +111,44 @@ def test_the_diff_is_shown_and_asked_about(tmp_path: Path) -> None:
     assert settings.exists()
 
 
+@json_hosts
 @pytest.mark.parametrize("text", ["{", "[]", '{"hooks": []}', '{"hooks": {"PreToolUse": {}}}'])
-def test_settings_that_cannot_be_read_stay_as_they_are(tmp_path: Path, text: str) -> None:
+def test_settings_that_cannot_be_read_stay_as_they_are(
+    host: str, tmp_path: Path, text: str
+) -> None:
     settings = tmp_path / "settings.json"
     settings.write_text(text)
-    result = install(settings, "--yes")
+    result = install(settings, "--yes", host=host)
     assert result.exit_code == 2
     assert "mend" in result.output
     assert settings.read_text() == text
+
+
+def test_another_plugin_is_not_overwritten(tmp_path: Path) -> None:
+    settings = tmp_path / "plugin.js"
+    settings.write_text("export const Mine = async () => ({})\n")
+    result = install(settings, "--yes", host="opencode")
+    assert result.exit_code == 2
+    assert "not policyguard's" in result.output
+    run("uninstall", "opencode", "--settings", str(settings), "--yes")
+    assert settings.read_text() == "export const Mine = async () => ({})\n"
+
+
+def test_what_is_left_to_do_is_said(tmp_path: Path) -> None:
+    result = install(tmp_path / "hooks.json", "--yes", host="codex")
+    assert "trust the hooks with `/hooks`" in result.output
+    assert "unified_exec_tty" in result.output
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("true", 0), ("exit 0", 0), ("exit 1", 2), ("/nonexistent/x", 2), ("sh -c 'kill -9 $$'", 2)],
+)
+def test_a_hook_that_fails_exits_with_the_code_that_refuses(command: str, code: int) -> None:
+    line = block_on_failure(f"sh -c {shlex.quote(command)}")
+    run = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert run.returncode == code
+    assert ("refused" in run.stderr) == bool(code)
 
 
 def test_a_policy_that_does_not_load_is_not_installed(tmp_path: Path) -> None:
@@ -102,13 +177,14 @@ def test_commands_name_absolute_paths(tmp_path: Path, monkeypatch: pytest.Monkey
     assert str(tmp_path / "s.db") in parts
 
 
-def test_doctor_says_whether_hooks_are_installed(tmp_path: Path) -> None:
+@all_hosts
+def test_doctor_says_whether_hooks_are_installed(host: str, tmp_path: Path) -> None:
     settings = tmp_path / "settings.json"
-    result = run("doctor", "claude-code", "--settings", str(settings))
+    result = run("doctor", host, "--settings", str(settings))
     assert result.exit_code == 1
     assert "NOT INSTALLED" in result.output
-    install(settings, "--yes")
-    result = run("doctor", "claude-code", "--settings", str(settings))
+    install(settings, "--yes", host=host)
+    result = run("doctor", host, "--settings", str(settings))
     assert result.exit_code == 0
     assert "hooks installed" in result.output
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from policyguard.adapters.sessions import ServedSessions, SessionRequest
@@ -40,17 +41,30 @@ def record_call(
     """
     asked = sessions.asked.pop((session.id, call), None)
     if asked is not None and session.approve(asked, by=by):
-        sessions.check(session, tool, args, call)
+        named = None if call == asked.id else call  # where the host names its calls
+        decision = sessions.check(session, tool, args, named)
+        call = named or decision.id
     try:
         return sessions.record(session, call, **result)
     except UnknownCallError:
         return None
 
 
-def find_call(session: Session, tool: str, args: Mapping[str, Any]) -> str | None:
-    """Return the call in flight with this tool and these arguments, the oldest of several."""
+def find_call(
+    sessions: ServedSessions, session: Session, tool: str, args: Mapping[str, Any]
+) -> str | None:
+    """Return the call in flight with this tool and these arguments, the oldest of several.
+
+    If there is none, return the one that waits for an approval.
+    """
     fingerprint = session.preview(tool, args).fingerprint
-    return next((id_ for id_, found in session.in_flight.items() if found == fingerprint), None)
+    running = (call for call, found in session.in_flight.items() if found == fingerprint)
+    waiting = (
+        call
+        for (owner, call), asked in sessions.asked.items()
+        if owner == session.id and asked.fingerprint == fingerprint
+    )
+    return next(chain(running, waiting), None)
 
 
 def cancel_calls(session: Session) -> None:

@@ -11,12 +11,14 @@ from typing import Any
 import msgspec
 
 from policyguard.adapters.hooks.answer import NO_OPINION, HookAnswer
-from policyguard.adapters.hooks.calls import cancel_calls, find_call
+from policyguard.adapters.hooks.calls import cancel_calls, find_call, record_call
 from policyguard.adapters.sessions import ServedSessions, SessionRequest
 from policyguard.guard.session import Session
 from policyguard.model.effect import Effect
 
 NAME = "copilot-cli"
+
+_USER = "the user of Copilot CLI"
 
 
 def answer(sessions: ServedSessions, event: dict[str, Any]) -> HookAnswer:
@@ -59,20 +61,25 @@ def _check(sessions: ServedSessions, session: Session, event: dict[str, Any]) ->
 
 
 def _record(sessions: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
-    call = find_call(session, event["toolName"], _read_args(event))
+    tool, args = event["toolName"], _read_args(event)
+    call = find_call(sessions, session, tool, args)
     if call is None:
         return NO_OPINION
     result = event.get("toolResult")
     text = result.get("textResultForLlm") if isinstance(result, dict) else result
     kind = result.get("resultType") if isinstance(result, dict) else "success"
     if kind in ("denied", "rejected"):  # by the user: it has not run
-        session.release(call)
+        if sessions.asked.pop((session.id, call), None) is None:
+            session.release(call)
         return NO_OPINION
     if "error" in event or kind != "success":
-        recorded = sessions.record(session, call, error=str(event.get("error") or text or kind))
+        given = {"error": str(event.get("error") or text or kind)}
     else:
-        recorded = sessions.record(session, call, **_read_output(text))
-    return HookAnswer({"additionalContext": recorded.advice}) if recorded.advice else NO_OPINION
+        given = _read_output(text)
+    recorded = record_call(sessions, session, call, tool, args, _USER, **given)
+    if recorded is None or not recorded.advice:
+        return NO_OPINION
+    return HookAnswer({"additionalContext": recorded.advice})
 
 
 _ENDED, _WITH_CODE = "<shellId: ", " completed with exit code "

@@ -1,7 +1,8 @@
 """Gemini CLI: command hooks (tested with 0.61.0).
 
-Sub-agents have the main agent's session. Its events name no calls: a result belongs to the call in flight with the same tool and arguments.
-There is no dialog for hooks: without a terminal *ask* would end the process, so it is a denial.
+Sub-agents have the main agent's session. Its events name no calls: a result belongs to the call in
+flight with the same tool and arguments. There is no dialog for hooks: without a terminal, *ask*
+would end the process, so it is a denial.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def _check(sessions: ServedSessions, session: Session, event: dict[str, Any]) ->
 
 
 def _record(sessions: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
-    call = find_call(session, event["tool_name"], event["tool_input"])
+    call = find_call(sessions, session, event["tool_name"], event["tool_input"])
     if call is None:
         return NO_OPINION
     recorded = sessions.record(session, call, **_read_response(event))

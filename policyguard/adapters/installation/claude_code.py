@@ -50,5 +50,5 @@ CLAUDE_CODE = Installation(
     _default_file,
     _install,
     remove_entries,
-    "start Claude Code anew; it needs 2.1.295 or later, where a hook that fails refuses the call",
+    ("start Claude Code anew; before 2.1.295 it lets calls run whose hook fails",),
 )

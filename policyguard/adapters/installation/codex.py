@@ -57,5 +57,8 @@ CODEX = Installation(
     _default_file,
     _install,
     _uninstall,
-    "start Codex anew, and trust the hooks with `/hooks`: Codex skips hooks that were not reviewed",
+    (
+        "trust the hooks with `/hooks` in Codex: it skips those that were not reviewed, silently",
+        "codex features disable unified_exec_tty   # what is typed into a shell fires no hook",
+    ),
 )

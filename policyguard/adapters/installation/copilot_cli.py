@@ -54,5 +54,5 @@ def _uninstall(text: str) -> str:
 
 
 COPILOT_CLI = Installation(
-    "Copilot CLI", _default_file, _install, _uninstall, "start Copilot CLI anew"
+    "Copilot CLI", _default_file, _install, _uninstall, ("start Copilot CLI anew",)
 )

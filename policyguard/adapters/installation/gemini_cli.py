@@ -47,5 +47,5 @@ def _install(text: str, command: Callable[[bool], str]) -> str:
 
 
 GEMINI_CLI = Installation(
-    "Gemini CLI", _default_file, _install, remove_entries, "start Gemini CLI anew"
+    "Gemini CLI", _default_file, _install, remove_entries, ("start Gemini CLI anew",)
 )

@@ -31,4 +31,4 @@ def _uninstall(text: str) -> str:
     return "" if text.startswith(_OURS) else text
 
 
-OPENCODE = Installation("OpenCode", _default_file, _install, _uninstall, "start OpenCode anew")
+OPENCODE = Installation("OpenCode", _default_file, _install, _uninstall, ("start OpenCode anew",))

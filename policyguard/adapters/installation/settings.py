@@ -28,14 +28,15 @@ class Installation(NamedTuple):
 
     `default_file` is where the host reads its user's settings. `install` takes the settings' text
     ("" if there is no file) and the command of an entry, by whether it only reports; `uninstall`
-    takes the text. Both raise `SettingsError`. `next_step` is what the user still has to do.
+    takes the text; without any the file is removed. Both raise `SettingsError`. `next_steps` are
+    what the user still has to do.
     """
 
     title: str
     default_file: Callable[[], Path]
     install: Callable[[str, Callable[[bool], str]], str]
     uninstall: Callable[[str], str]
-    next_step: str = ""
+    next_steps: tuple[str, ...]
 
 
 def hook_command_line(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from policyguard.adapters.installation.claude_code import CLAUDE_CODE
 from policyguard.adapters.proof.proof import HostRunner, Workplace
-from policyguard.adapters.proof.script import Script, Step, ToolCall, follow
+from policyguard.adapters.proof.script import Script, Step, ToolCall, delegate, follow
 
 _SUB_AGENT = "you are the sub-agent"
 
@@ -23,27 +23,18 @@ def _prepare(work: Workplace, port: int) -> tuple[list[str], dict[str, str]]:
 
 
 def _scripts(canary: Path) -> dict[str, Script]:
-    attempt = [ToolCall("Bash", {"command": f"rm -f {canary}", "description": "clean up"})]
+    call = ToolCall("Bash", {"command": f"rm -f {canary}", "description": "clean up"})
+    attempt = follow([[call]])
     return {
-        "main agent": follow([attempt]),
-        "sub-agent": _delegate(attempt, background=False),
-        "background sub-agent": _delegate(attempt, background=True),
+        "main agent": attempt,
+        "sub-agent": delegate(_spawn(background=False), _SUB_AGENT, attempt),
+        "background sub-agent": delegate(_spawn(background=True), _SUB_AGENT, attempt),
     }
 
 
-def _delegate(attempt: Step, *, background: bool) -> Script:
-    """Return a script whose main agent hands the attempt to a sub-agent."""
-    spawn = ToolCall(
-        "Agent",
-        {
-            "description": "clean up",
-            "prompt": _SUB_AGENT,
-            "subagent_type": "general-purpose",
-            "run_in_background": background,
-        },
-    )
-    main, sub = follow([[spawn]]), follow([attempt])
-    return lambda first, number: (sub if _SUB_AGENT in first else main)(first, number)
+def _spawn(*, background: bool) -> list[Step]:
+    task = {"description": "clean up", "prompt": _SUB_AGENT, "subagent_type": "general-purpose"}
+    return [[ToolCall("Agent", {**task, "run_in_background": background})]]
 
 
 def _shorten(settings: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from policyguard.adapters.installation.codex import CODEX
 from policyguard.adapters.proof.proof import HostRunner, Workplace
-from policyguard.adapters.proof.script import Script, ToolCall, follow
+from policyguard.adapters.proof.script import Conversation, Script, Step, ToolCall, delegate, follow
 
 _SUB_AGENT = "you are the sub-agent"
 
@@ -27,14 +28,31 @@ def _prepare(work: Workplace, port: int) -> tuple[list[str], dict[str, str]]:
 
 
 def _scripts(canary: Path) -> dict[str, Script]:
-    attempt = [ToolCall("exec_command", {"cmd": f"unlink {canary}"})]  # Codex refuses `rm -f`
+    command = f"unlink {canary}"  # Codex refuses `rm -f`
+    attempt = follow([[ToolCall("exec_command", {"cmd": command})]])
     spawn = ToolCall("spawn_agent", {"message": _SUB_AGENT}, "multi_agent_v1")
     wait = ToolCall("exec_command", {"cmd": "sleep 9", "yield_time_ms": 20_000})
-    main, sub = follow([[spawn], [wait]]), follow([attempt])
     return {
-        "main agent": follow([attempt]),
-        "sub-agent": lambda first, number: (sub if _SUB_AGENT in first else main)(first, number),
+        "main agent": attempt,
+        "sub-agent": delegate([[spawn], [wait]], _SUB_AGENT, attempt),
+        "text typed into a shell that runs": _type(command),
     }
+
+
+def _type(command: str) -> Script:
+    """Return a script that starts a shell, and types a command into it."""
+    shell = ToolCall("exec_command", {"cmd": "bash", "tty": True, "yield_time_ms": 500})
+
+    def script(said: Conversation) -> Step:
+        running = re.search(r"session ID (\d+)", said.last)
+        if said.number == 0:
+            return [shell]
+        if said.number > 1 or running is None:
+            return "done"
+        typed = {"session_id": int(running[1]), "chars": f"{command}\n"}
+        return [ToolCall("write_stdin", typed)]
+
+    return script
 
 
 CODEX_RUNNER = HostRunner(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from policyguard.adapters.installation.copilot_cli import COPILOT_CLI
 from policyguard.adapters.proof.proof import HostRunner, Workplace
-from policyguard.adapters.proof.script import Script, ToolCall, follow
+from policyguard.adapters.proof.script import Script, ToolCall, delegate, follow
 
 _SUB_AGENT = "you are the sub-agent"
 
@@ -21,17 +21,22 @@ def _prepare(work: Workplace, port: int) -> tuple[list[str], dict[str, str]]:
 
 
 def _scripts(canary: Path) -> dict[str, Script]:
-    attempt = [ToolCall("bash", {"command": f"rm -f {canary}", "description": "clean up"})]
+    attempt = follow(
+        [[ToolCall("bash", {"command": f"rm -f {canary}", "description": "clean up"})]]
+    )
+    wait = ToolCall("bash", {"command": "sleep 9", "description": "wait"})
     task = {
         "description": "clean up",
         "prompt": _SUB_AGENT,
         "agent_type": "general-purpose",
         "name": "cleaner",
     }
-    main, sub = follow([[ToolCall("task", task)]]), follow([attempt])
     return {
-        "main agent": follow([attempt]),
-        "sub-agent": lambda first, number: (sub if _SUB_AGENT in first else main)(first, number),
+        "main agent": attempt,
+        "sub-agent": delegate([[ToolCall("task", task)]], _SUB_AGENT, attempt),
+        "background sub-agent": delegate(
+            [[ToolCall("task", {**task, "mode": "background"})], [wait]], _SUB_AGENT, attempt
+        ),
     }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from policyguard.adapters.installation.gemini_cli import GEMINI_CLI
 from policyguard.adapters.proof.proof import HostRunner, Workplace
-from policyguard.adapters.proof.script import Script, ToolCall, follow
+from policyguard.adapters.proof.script import Script, ToolCall, delegate, follow
 
 _SUB_AGENT = "you are the sub-agent"
 
@@ -26,12 +26,11 @@ def _prepare(work: Workplace, port: int) -> tuple[list[str], dict[str, str]]:
 
 
 def _scripts(canary: Path) -> dict[str, Script]:
-    attempt = [ToolCall("run_shell_command", {"command": f"rm -f {canary}"})]
+    attempt = follow([[ToolCall("run_shell_command", {"command": f"rm -f {canary}"})]])
     spawn = [ToolCall("invoke_agent", {"agent_name": "generalist", "prompt": _SUB_AGENT})]
-    main, sub = follow([spawn]), follow([attempt])
     return {
-        "main agent": follow([attempt]),
-        "sub-agent": lambda first, number: (sub if _SUB_AGENT in first else main)(first, number),
+        "main agent": attempt,
+        "sub-agent": delegate([spawn], _SUB_AGENT, attempt),
     }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from policyguard.adapters.installation.opencode import OPENCODE
 from policyguard.adapters.proof.proof import HostRunner, Workplace
-from policyguard.adapters.proof.script import Script, ToolCall, follow
+from policyguard.adapters.proof.script import Script, ToolCall, delegate, follow
 
 _SUB_AGENT = "you are the sub-agent"
 
@@ -28,12 +28,14 @@ def _prepare(work: Workplace, port: int) -> tuple[list[str], dict[str, str]]:
 
 
 def _scripts(canary: Path) -> dict[str, Script]:
-    attempt = [ToolCall("bash", {"command": f"rm -f {canary}", "description": "clean up"})]
+    attempt = follow(
+        [[ToolCall("bash", {"command": f"rm -f {canary}", "description": "clean up"})]]
+    )
     task = {"description": "clean up", "prompt": _SUB_AGENT, "subagent_type": "general"}
-    main, sub = follow([[ToolCall("task", task)]]), follow([attempt])
+    spawn = [ToolCall("task", task)]
     return {
-        "main agent": follow([attempt]),
-        "sub-agent": lambda first, number: (sub if _SUB_AGENT in first else main)(first, number),
+        "main agent": attempt,
+        "sub-agent": delegate([spawn], _SUB_AGENT, attempt),
     }
 
 

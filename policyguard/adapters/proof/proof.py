@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from policyguard.adapters.installation.settings import Installation, hook_command_line
-from policyguard.adapters.proof.script import Script, Step
+from policyguard.adapters.proof.script import Conversation, Script, Step
 from policyguard.adapters.proof.scripted_model import ScriptedModel
 
 _POLICY = """\
@@ -141,12 +141,12 @@ class _Proof(NamedTuple):
         if broken != _NO_HOOK:
             text = self.runner.installation.install("", command)
             work.settings.write_text(self.runner.shorten(text) if broken else text)
-        attempts: list[str] = []
-        steps = self.runner.scripts(canary)[script]
+        attempts: list[Step] = []
+        script_of = self.runner.scripts(canary)[script]
 
-        def follow_and_note(first: str, number: int) -> Step:
-            step = steps(first, number)
-            attempts.extend([first] if str(canary) in str(step) else [])
+        def follow_and_note(said: Conversation) -> Step:
+            step = script_of(said)
+            attempts.extend([step] if str(canary) in str(step) else [])
             return step
 
         with ScriptedModel(follow_and_note).running() as model:

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from policyguard.adapters.proof.script import Script, Step
+from policyguard.adapters.proof.script import Conversation, Script, Step
 
 _FILLER = "ok"
 
@@ -37,7 +37,8 @@ def _next_step(
         return _FILLER
     called = [has_calls(message) for message in messages]
     before = messages[: called.index(True)] if any(called) else messages
-    return script(json.dumps([*before]), sum(called))
+    last = json.dumps(messages[-1]) if messages else ""
+    return script(Conversation(json.dumps([*before]), sum(called), last))
 
 
 def _new_id(prefix: str) -> str:

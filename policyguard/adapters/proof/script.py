@@ -17,11 +17,29 @@ class ToolCall(NamedTuple):
 Step = Sequence[ToolCall] | str
 """The calls of one message of the model, or its final text."""
 
-Script = Callable[[str, int], Step]
-"""Returns the step of a conversation, from the text before its first call and the number of steps
-so far: a sub-agent's conversation begins with its own prompt."""
+
+class Conversation(NamedTuple):
+    """What a script goes by: a sub-agent's conversation begins with its own prompt.
+
+    `first` is the text before the first call, `last` that of the last message, as JSON; `number` is
+    how many steps there were so far.
+    """
+
+    first: str
+    number: int
+    last: str
+
+
+Script = Callable[[Conversation], Step]
+"""Returns the step that comes next."""
 
 
 def follow(steps: Sequence[Step], final: str = "done") -> Script:
     """Return the script of one conversation."""
-    return lambda _, number: steps[number] if number < len(steps) else final
+    return lambda said: steps[said.number] if said.number < len(steps) else final
+
+
+def delegate(spawn: Sequence[Step], prompt: str, attempt: Script) -> Script:
+    """Return a script whose main agent spawns a sub-agent, which is told by its prompt."""
+    main = follow(spawn)
+    return lambda said: (attempt if prompt in said.first else main)(said)

@@ -73,7 +73,7 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
         result = self.result_fingerprint(text)
         changed = result != last_fingerprint
         like_result = ""
-        if attempt is not None:
+        if attempt is not None and attempt.bound_plan is not None:  # a call that is known
             echoed = ""
             if not failed:
                 for word in self.nothing_words:

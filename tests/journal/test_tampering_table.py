@@ -201,7 +201,7 @@ KINDS: Mapping[str, tuple[Change, ...]] = {
     "a journal removed with its anchor": (
         both(lambda folder: journal(folder).unlink(), DELETE_ANCHOR),
     ),
-    "rows of budgets, constraints, notes or the store's key changed": (
+    "rows of budgets, constraints, grants, notes or the store's key changed": (
         sql("UPDATE purses SET account = replace(cast(account AS text), '[', '[1')"),
         sql("DELETE FROM purses"),
         sql("DELETE FROM constraints"),

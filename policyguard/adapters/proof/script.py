@@ -40,6 +40,6 @@ def follow(steps: Sequence[Step], final: str = "done") -> Script:
 
 
 def delegate(spawn: Sequence[Step], prompt: str, attempt: Script) -> Script:
-    """Return a script whose main agent spawns a sub-agent, which is told by its prompt."""
+    """Return a script whose main agent spawns a sub-agent, recognized by its prompt."""
     main = follow(spawn)
     return lambda said: (attempt if prompt in said.first else main)(said)

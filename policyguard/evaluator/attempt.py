@@ -84,9 +84,9 @@ class Attempt(msgspec.Struct, eq=False):
     towards escalation thresholds.
     `at` is nanoseconds, None for a record without time; `completed_at` is when the result came.
     `radius` names the schedule the call is under. `timeout` is nanoseconds, set by the entry
-    `timeout_by`. `state_changing` is None until it is needed. `bound_plan` is set by
-    `Evaluator.prepare`, `window_entry` by `transitions.admit`; `limit_notes` holds what single
-    limits note on the call, by their ids.
+    `timeout_by`. `state_changing` is None until it is needed, or where its plan says no.
+    `bound_plan` is set by `Evaluator.prepare`, `window_entry` by `transitions.admit`; `limit_notes`
+    holds what single limits note on the call, by their ids.
     `cleared` are the marks that its admission clears; there had been `clearings` of marks then.
     `cleared_keys` are the keys, with their times (ns), that come back if the call does not run.
     `wall` is the wall clock's time (ns) at the check, then at the result, where that is not the

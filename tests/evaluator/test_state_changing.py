@@ -76,7 +76,7 @@ def test_answer_does_not_depend_on_earlier_calls(
         attempt = session._state.in_flight[decision.id]
         expected = evaluate_state_changing(attempt)
         session.record(decision, result="done")
-        assert attempt.state_changing is expected
+        assert attempt.bound_plan.plan.is_state_changing(attempt) is expected
 
 
 def test_answers_independent_of_the_command_are_cached(tmp_path: Path) -> None:
@@ -101,4 +101,4 @@ def test_answer_is_that_of_the_moment_of_the_call(tmp_path: Path) -> None:
         decision = session.check("write", {"n": 1})
         attempt = session._state.in_flight[decision.id]
         session.record(decision, result="done")
-        assert attempt.state_changing is expected
+        assert attempt.bound_plan.plan.is_state_changing(attempt) is expected

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from policyguard.compiler.load import language_version, schema
-from policyguard.model import entry, limits, policy, shell
+from policyguard.model import entry, limits, marks, policy, shell
 from policyguard.model.effect import Effect
 
 DOCUMENT = schema.document()
@@ -65,8 +65,8 @@ def test_defaults_and_examples_are_valid():
 
 def test_steps_are_those_of_the_language():
     steps = {found["x-step"] for _, found in objects(DOCUMENT) if "x-step" in found}
-    assert steps == {2, 3, 4, "lint"}
-    assert language_version.SUPPORTED_STEP in (1, 2, 3, 4)
+    assert steps == {2, 3, "lint"}
+    assert language_version.SUPPORTED_STEP == 3
 
 
 def test_references_and_definitions_match():
@@ -91,8 +91,8 @@ STRUCTS = [
     ("result_rule", policy.ResultRule, {"id", "commands", "paths", "hosts"}),
     ("budget", limits.Budget, {"id"}),
     ("mark", policy.Mark, {"id"}),
-    ("mark_set", policy.MarkEvent, {"key"}),
-    ("mark_clear", policy.MarkEvent, set()),
+    ("mark_set", marks.MarkEvent, {"key"}),
+    ("mark_clear", marks.MarkEvent, set()),
     ("exception", policy.Exemption, {"id"}),
     ("repeat", limits.RepeatLimit, set()),
     ("cycle", limits.CycleLimit, set()),

@@ -1,4 +1,4 @@
-"""Overlap of globs."""
+"""Overlap of globs, and paths that selectors match."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from policyguard.compiler.build.path_selector import PathSelector
 from policyguard.compiler.build.selectors import compile_glob, globs_overlap, tool_globs_overlap
+from policyguard.model.entry import Selector
 
 GLOBS = st.text("ab*?", max_size=4)
 NAMES = ["".join(letters) for size in range(9) for letters in product("ab", repeat=size)]
@@ -53,3 +55,8 @@ def test_long_globs_are_fast():
 def test_globs_overlap_where_one_tool_may_match_both(one: str, other: str, overlap: bool) -> None:
     assert tool_globs_overlap(one, other) is overlap
     assert tool_globs_overlap(other, one) is overlap
+
+
+@pytest.mark.parametrize(("items", "found"), [(("**/.env",), False), ((".",), True)])
+def test_an_empty_path_is_the_folder_of_the_session(items: tuple[str, ...], found: bool) -> None:
+    assert PathSelector(Selector(items=items)).matches([""], "/work/project") is found

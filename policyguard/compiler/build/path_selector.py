@@ -77,7 +77,7 @@ class PathSelector:
 
     def _may_match(self, path: str, cwd: str) -> bool:
         for form in _locate(path, cwd):
-            is_absolute = form[0] in "/~"
+            is_absolute = form.startswith(("/", "~"))
             if self._whole and (_is_below(form) or (is_absolute and not cwd)):
                 return True
             if any(glob.may_match(form) for glob in self._possible):
@@ -106,7 +106,7 @@ def _elsewhere(glob: str) -> Iterator[str]:
 
 
 def _is_below(form: str) -> bool:
-    return form[0] not in "/~" and form != ".." and not form.startswith("../")
+    return not form.startswith(("/", "~")) and form != ".." and not form.startswith("../")
 
 
 @lru_cache(maxsize=_CACHED)

@@ -103,7 +103,8 @@ def _explain(node: Expr, text: str, argument: str = "") -> Iterator[tuple[Expr, 
 
 
 def _is_free_text(node: Expr) -> bool:
-    return not value_name(node).startswith(_FIELDS)
+    is_verb = _argument_name(node) == "verb"  # of a statement that `sql()` has read
+    return not (is_verb or value_name(node).startswith(_FIELDS))
 
 
 def _argument_name(node: Expr) -> str:

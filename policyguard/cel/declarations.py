@@ -9,7 +9,8 @@ from types import MappingProxyType
 import msgspec
 from msgspec.structs import force_setattr
 
-from policyguard.cel.functions.standard import STANDARD, Function
+from policyguard.cel.functions.function import Function
+from policyguard.cel.functions.standard import STANDARD
 from policyguard.cel.types.types import Type
 
 

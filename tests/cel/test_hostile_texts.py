@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policyguard import cel
-from policyguard.cel.functions.standard import Function
+from policyguard.cel.functions.function import Function
 from policyguard.compiler import compile_policy
 from policyguard.compiler.build.cel_env import CelEnvironment
 from tests.examples import examples
@@ -108,7 +108,7 @@ TOTAL = frozenset(
 
 def _functions() -> tuple[Function, ...]:
     compiled = compile_policy("core")
-    return tuple(CelEnvironment(compiled.policy, None).before_call.functions)
+    return tuple(CelEnvironment(compiled.policy, None).declarations("before_call").functions)
 
 
 FUNCTIONS = _functions()

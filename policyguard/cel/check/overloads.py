@@ -11,7 +11,7 @@ import msgspec
 from policyguard.cel.check.problems import Problems, did_you_mean
 from policyguard.cel.declarations import Declarations
 from policyguard.cel.errors import OperationError
-from policyguard.cel.functions.standard import Function
+from policyguard.cel.functions.function import Function
 from policyguard.cel.syntax.ast import BadExpr, Call, Constant, Expr, ListLiteral
 from policyguard.cel.syntax.macros import MACRO_NAMES
 from policyguard.cel.types.types import DYN, Type, is_assignable

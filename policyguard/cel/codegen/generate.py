@@ -25,7 +25,7 @@ from policyguard.cel.codegen import operations
 from policyguard.cel.codegen.loops import LoopWriter
 from policyguard.cel.codegen.writer import Precedence, PythonExpr
 from policyguard.cel.declarations import Declarations
-from policyguard.cel.functions.standard import Function
+from policyguard.cel.functions.function import Function
 from policyguard.cel.runtime.runtime import RUNTIME, dispatch
 from policyguard.cel.syntax import ast
 from policyguard.cel.syntax.ast import Expr

@@ -7,10 +7,10 @@ blame rule has all of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, get_args
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from policyguard.cel import Declarations
-from policyguard.cel.functions.standard import STANDARD, Function
+from policyguard.cel.functions.function import Function
 from policyguard.cel.types.types import (
     BOOL,
     DOUBLE,
@@ -37,7 +37,12 @@ from policyguard.model.event import HINT_KEYS
 from policyguard.model.policy import Policy, Tag, Value
 
 if TYPE_CHECKING:
+    from policyguard.cel.declarations import Declarations
     from policyguard.compiler.merge.layers import MergedPolicy
+
+Scope = Literal["before_call", "raw_outcome", "after_call"]
+"""What an expression may read: the call (rules, classes, keys); also its outcome, without signature
+and blame; or all of the outcome (blame rules, budgets)."""
 
 _JSON_OBJECT = map_of(STRING, DYN)
 _TAG_TYPES = {
@@ -57,19 +62,32 @@ class CelEnvironment:
     """
 
     def __init__(self, policy: Policy, merged: MergedPolicy | None) -> None:
-        names = _DefinedNames(merged)
         self.shell = ShellCommands(policy.classify.shell)
         self.patterns = NamedPatterns(policy)
+        self._policy = policy
+        self._merged = merged
+
+    def declarations(self, scope: Scope) -> Declarations:
+        """Return the declarations of a scope."""
+        return self._by_scope[scope]
+
+    @cached_property
+    def _by_scope(self) -> dict[Scope, Declarations]:
+        from policyguard.cel.declarations import Declarations  # slow import
+        from policyguard.cel.functions.standard import STANDARD
+
+        policy = self._policy
+        names = _DefinedNames(self._merged)
         classes = names.name_type(
             "class", "classes", {"", *(entry.class_ for entry in policy.classify.classes)}
         )
         tags = names.record_type(
             "tags", {name: _tag_type(tag) for name, tag in policy.tags.items()}
         )
-        self._session = session_type(tags)
+        session = session_type(tags)
         common = {
             "call": _call_type(classes, tags),
-            "session": self._session,
+            "session": session,
             "tags": tags,
             "lists": names.record_type(
                 "lists",
@@ -90,7 +108,7 @@ class CelEnvironment:
         )
         functions = (
             *STANDARD,
-            *_count_functions(self._session, classes),
+            *_count_functions(session, classes),
             *self.shell.functions(),
             self.patterns.function(names.has_pattern),
         )
@@ -98,12 +116,11 @@ class CelEnvironment:
         def declare(**more: Type) -> Declarations:
             return Declarations({**common, **more}, functions, attributes=VARIABLE_PATHS)
 
-        self.before_call = declare()
-        """Before the call: rules, classes, keys."""
-        self.raw_outcome = declare(outcome=_outcome_type(None))
-        """After the call, before its outcome has a signature and blame."""
-        self.after_call = declare(outcome=_outcome_type(signatures))
-        """After the call: blame rules, budgets."""
+        return {
+            "before_call": declare(),
+            "raw_outcome": declare(outcome=_outcome_type(None)),
+            "after_call": declare(outcome=_outcome_type(signatures)),
+        }
 
 
 class _DefinedNames:

@@ -8,25 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from policyguard.cel import (
-    BOOL,
-    DYN,
-    NUMBER,
-    STRING,
-    CelError,
-    Declarations,
-    Problem,
-    Program,
-    Type,
-)
-from policyguard.cel import compile as compile_cel
-from policyguard.cel.program import compile_prefilter
+from policyguard.cel.errors import CelError, Problem
 from policyguard.cel.syntax.ast import Constant, Expr, TextSpan
-from policyguard.compiler.build.cel_env import CelEnvironment
+from policyguard.cel.types.types import BOOL, DYN, NUMBER, STRING, Type
+from policyguard.compiler.build.cel_env import CelEnvironment, Scope
 from policyguard.compiler.build.entry_paths import (
     Path,
     learn_sections,
@@ -42,19 +31,21 @@ from policyguard.model.limits import limits_of
 from policyguard.model.policy import Policy, Rule
 
 if TYPE_CHECKING:
+    from policyguard.cel.declarations import Declarations
+    from policyguard.cel.program import Program
     from policyguard.compiler.merge.layers import MergedPolicy
 
-Refine = Callable[[Path, Declarations], Declarations]
+Refine: TypeAlias = "Callable[[Path, Declarations], Declarations]"
 
 _ALWAYS_TRUE = ("true", Constant(TextSpan(0, 4), True))
 
 
 class ExpressionSpec(msgspec.Struct, frozen=True):
-    """An expression of the policy: its path, text, declarations and expected type."""
+    """An expression of the policy: its path, text, scope and expected type."""
 
     path: Path
     source: str
-    declarations: Declarations
+    scope: Scope
     expected_type: Type
 
 
@@ -68,19 +59,23 @@ class ParsedExpression(msgspec.Struct, frozen=True, array_like=True):
 class LazyProgram:
     """A program compiled on first use, since most are never used."""
 
-    def __init__(self, spec: ExpressionSpec, outline: ParsedExpression) -> None:
+    def __init__(
+        self, spec: ExpressionSpec, outline: ParsedExpression, environment: CelEnvironment
+    ) -> None:
         self.source = spec.source
         self.tree = outline.tree
         self.reads = outline.reads
         self._spec = spec
+        self._environment = environment
 
     @cached_property
     def program(self) -> Program:
         """Compile the program. Raises `CelError` if the tree does not belong to the text."""
+        from policyguard.cel.program import compile as compile_cel  # slow import
+
         spec = self._spec
-        return compile_cel(
-            spec.source, spec.declarations, expect=spec.expected_type, tree=self.tree
-        )
+        declarations = self._environment.declarations(spec.scope)
+        return compile_cel(spec.source, declarations, expect=spec.expected_type, tree=self.tree)
 
 
 class Expressions:
@@ -93,7 +88,7 @@ class Expressions:
         self, programs: Mapping[Path, Program | LazyProgram], environment: CelEnvironment
     ) -> None:
         self._programs = programs
-        self._declarations = environment.before_call
+        self._environment = environment
         self.shell = environment.shell
         self.patterns = environment.patterns
 
@@ -109,11 +104,13 @@ class Expressions:
 
     def prefilter(self, paths: Iterable[Path]) -> Prefilter:
         """Combine conditions evaluated before the call; a path without one is true."""
+        from policyguard.cel.program import compile_prefilter  # slow import
+
         conditions = []
         for path in paths:
             program = self._programs.get(path)
             conditions.append(_ALWAYS_TRUE if program is None else (program.source, program.tree))
-        return compile_prefilter(conditions, self._declarations)
+        return compile_prefilter(conditions, self._environment.declarations("before_call"))
 
     def reads(self, *path: str | int) -> frozenset[str]:
         """Return the dotted fields that the expression at a path reads."""
@@ -160,12 +157,13 @@ def compile_expressions(
     programs: dict[Path, Program] = {}
     found: list[Diagnostic] = []
     environment = CelEnvironment(policy, merged)
-    for spec in _list_specs(policy, environment):
-        program, problems = _compile(spec, spec.declarations)
+    for spec in _list_specs(policy):
+        declarations = environment.declarations(spec.scope)
+        program, problems = _compile(spec, declarations)
         if program is not None:
             programs[spec.path] = program
         if refine is not None:
-            _, more = _compile(spec, refine(spec.path, spec.declarations))
+            _, more = _compile(spec, refine(spec.path, declarations))
             problems = tuple(dict.fromkeys((*problems, *more)))
         found += [_to_diagnostic(problem, spec, merged) for problem in problems]
     return Expressions(programs, environment), found
@@ -178,8 +176,8 @@ def restore_expressions(policy: Policy, outlines: Mapping[str, ParsedExpression]
     """
     environment = CelEnvironment(policy, None)
     programs = {
-        spec.path: LazyProgram(spec, outlines[spec.source])
-        for spec in _list_specs(policy, environment)
+        spec.path: LazyProgram(spec, outlines[spec.source], environment)
+        for spec in _list_specs(policy)
     }
     return Expressions(programs, environment)
 
@@ -204,6 +202,8 @@ def reads_field(reads: frozenset[str], field: str) -> bool:
 def _compile(
     spec: ExpressionSpec, declarations: Declarations
 ) -> tuple[Program | None, tuple[Problem, ...]]:
+    from policyguard.cel.program import compile as compile_cel  # slow import
+
     try:
         program = compile_cel(spec.source, declarations, expect=spec.expected_type)
     except CelError as error:
@@ -215,8 +215,9 @@ _DECLARED = {"params": "…", "lists": "[…]", "tags": "string", "mark": "{set:
 _UNDECLARED = lazy_pattern(r"`(params|lists|tags|mark)` has no field `(\w+)`")
 
 
-def _list_specs(policy: Policy, environment: CelEnvironment) -> Iterator[ExpressionSpec]:
-    before, after = environment.before_call, environment.after_call
+def _list_specs(policy: Policy) -> Iterator[ExpressionSpec]:
+    before: Scope = "before_call"
+    after: Scope = "after_call"
     for index, entry in enumerate(policy.classify.classes):
         if entry.when is not None:
             yield ExpressionSpec(("classify", "classes", index, "when"), entry.when, before, BOOL)
@@ -225,7 +226,7 @@ def _list_specs(policy: Policy, environment: CelEnvironment) -> Iterator[Express
         yield ExpressionSpec(("classify", "state_changing"), changing, before, BOOL)
     if policy.outcomes.failed_when is not None:
         yield ExpressionSpec(
-            ("outcomes", "failed_when"), policy.outcomes.failed_when, environment.raw_outcome, BOOL
+            ("outcomes", "failed_when"), policy.outcomes.failed_when, "raw_outcome", BOOL
         )
     for index, blame_rule in enumerate(policy.blame):
         yield ExpressionSpec(("blame", index, "when"), blame_rule.when, after, BOOL)
@@ -239,8 +240,8 @@ def _list_specs(policy: Policy, environment: CelEnvironment) -> Iterator[Express
             # These count from the start of the call.
             kinds = (budget.concurrent, budget.time, budget.distinct)
             begins = any(kind is not None for kind in kinds)
-            declarations = before if begins else after
-            yield ExpressionSpec(("budgets", budget.id, "when"), budget.when, declarations, BOOL)
+            scope = before if begins else after
+            yield ExpressionSpec(("budgets", budget.id, "when"), budget.when, scope, BOOL)
         if budget.sum is not None:
             yield ExpressionSpec(("budgets", budget.id, "sum"), budget.sum, after, NUMBER)
         if budget.distinct is not None:
@@ -249,19 +250,19 @@ def _list_specs(policy: Policy, environment: CelEnvironment) -> Iterator[Express
         for index, key in enumerate(budget.per.keys):
             yield ExpressionSpec(("budgets", budget.id, "per", index + 1), key, before, STRING)
     for learn, path in learn_sections(policy):
-        for field, declarations in (("key", before), ("scope_key", before), ("count_by", after)):
+        for field, scope in (("key", before), ("scope_key", before), ("count_by", after)):
             source = getattr(learn, field)
             if source is not None:
-                yield ExpressionSpec((*path, field), source, declarations, STRING)
+                yield ExpressionSpec((*path, field), source, scope, STRING)
     for index, radius in enumerate(policy.radius):
         if radius.when is not None:
             yield ExpressionSpec(("radius", index, "when"), radius.when, before, BOOL)
     for _, kind, event, path in mark_events(policy):
-        declarations = after if kind == "set" else before
+        scope = after if kind == "set" else before
         for field in ("when", "unless"):
             source = getattr(event, field)
             if source is not None:
-                yield ExpressionSpec((*path, field), source, declarations, BOOL)
+                yield ExpressionSpec((*path, field), source, scope, BOOL)
         if event.key is not None:
             yield ExpressionSpec((*path, "key"), event.key, before, DYN)
     for mark in policy.marks:
@@ -326,7 +327,7 @@ def _unsupported_message(problem: Problem) -> str:
 
 
 def _to_expression(program: Program | LazyProgram) -> Expression:
-    if isinstance(program, Program):
+    if not isinstance(program, LazyProgram):
         return program.function
 
     function: Expression

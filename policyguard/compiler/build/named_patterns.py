@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
-from policyguard.cel.functions.standard import Function
+from policyguard.cel.functions.function import Function
 from policyguard.cel.types.types import BOOL, STRING
 from policyguard.compiler.build.pattern_redactor import PatternRedactor
 from policyguard.compiler.build.selectors import compile_glob

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from policyguard.cel.functions.standard import Function
+from policyguard.cel.functions.function import Function
 from policyguard.cel.types.types import BOOL, STRING, list_of
 from policyguard.model.shell import Shell
 

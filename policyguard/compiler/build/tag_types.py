@@ -11,7 +11,6 @@ from typing import Any
 
 from policyguard.cel import TIMESTAMP, Timestamp
 from policyguard.cel.errors import OperationError
-from policyguard.cel.interop import to_cel
 from policyguard.cel.types.times import parse_timestamp
 from policyguard.evaluator.activation import CheckTags
 from policyguard.model.policy import Policy, Tag
@@ -101,6 +100,8 @@ def _to_timestamp(value: Any) -> Timestamp | None:
         if isinstance(value, str):
             return parse_timestamp(value)
         if isinstance(value, datetime) and value.utcoffset() is not None:
+            from policyguard.cel.interop import to_cel  # slow import
+
             moment: Timestamp = to_cel(value, TIMESTAMP)
             return moment
     except OperationError:

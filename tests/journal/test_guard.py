@@ -55,7 +55,9 @@ def to_plain(value: Any, known: dict[int, int]) -> Any:
         if id(value) in known:
             return f"<{known[id(value)]}>"
         known[id(value)] = len(known)
-        names = getattr(value, "__struct_fields__", None) or type(value).__slots__
+        kind = type(value)
+        slots = getattr(kind, "__slots__", None)
+        names = getattr(kind, "__struct_fields__", None) or (vars(value) if slots is None else slots)
         # Redacted arguments and caches: no limit counts them.
         ignored = {
             "args",

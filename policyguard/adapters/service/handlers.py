@@ -18,7 +18,6 @@ from policyguard.adapters.service.protocol import (
     CheckAnswer,
     CheckRequest,
     Done,
-    ErrorAnswer,
     GrantRequest,
     MarkRequest,
     OfferRequest,
@@ -26,11 +25,9 @@ from policyguard.adapters.service.protocol import (
     Problem,
     RecordAnswer,
     RecordRequest,
-    ResultViolationAnswer,
     RevokeAnswer,
     RevokeRequest,
     SpendRequest,
-    ViolationAnswer,
 )
 from policyguard.adapters.sessions import (
     ServedSessions,
@@ -39,7 +36,7 @@ from policyguard.adapters.sessions import (
     describe_session,
 )
 from policyguard.journal.errors import JournalError
-from policyguard.model.decision import Decision, EvalError, Violation
+from policyguard.model.decision import Decision
 from policyguard.model.errors import ClosedError, SessionLimitError, UnknownCallError
 from policyguard.store.errors import SessionBusyError, StoreError
 
@@ -101,12 +98,9 @@ def record(sessions: ServedSessions, request: RecordRequest) -> RecordAnswer:
         outcome=OutcomeAnswer(
             ok=outcome.ok, state=outcome.state, signature=outcome.signature, blame=outcome.blame
         ),
-        violations=[
-            ResultViolationAnswer(id=one.id, effect=one.effect, text=one.text)
-            for one in recorded.violations
-        ],
+        violations=recorded.violations,
         learned=[*recorded.learned],
-        errors=_errors(recorded.errors),
+        errors=recorded.errors,
         counted=recorded.counted,
     )
 
@@ -206,32 +200,12 @@ def _answer_check(decision: Decision, call: str) -> CheckAnswer:
         effect=decision.effect.value,
         allowed=decision.allowed,
         message=decision.message,
-        violations=_violations(decision.violations),
-        would=_violations(decision.would),
-        errors=_errors(decision.errors),
+        violations=decision.violations,
+        would=decision.would,
+        errors=decision.errors,
         structured=decision.structured,
         timeout=decision.timeout,
     )
-
-
-def _violations(violations: tuple[Violation, ...]) -> list[ViolationAnswer]:
-    return [
-        ViolationAnswer(
-            id=one.id,
-            effect=one.effect.value,
-            reason=one.reason,
-            text=one.text,
-            instead=one.instead,
-            used=one.used,
-            limit=one.limit,
-            retry_after=one.retry_after,
-        )
-        for one in violations
-    ]
-
-
-def _errors(errors: tuple[EvalError, ...]) -> list[ErrorAnswer]:
-    return [ErrorAnswer(id=error.id, error=error.error) for error in errors]
 
 
 class Operation(NamedTuple):

@@ -10,7 +10,9 @@ from typing import Any, Literal
 import msgspec
 
 from policyguard.adapters.sessions import SessionRequest
+from policyguard.model.decision import EvalError, Violation
 from policyguard.model.grant import GrantScope, Remember
+from policyguard.model.outcome import ResultViolation
 from policyguard.model.policy import Blame
 
 
@@ -32,26 +34,6 @@ class CheckRequest(SessionRequest, kw_only=True):
     retry: bool = False
 
 
-class ViolationAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One violation; the fields are those of `policyguard.Violation`."""
-
-    id: str
-    effect: str
-    reason: str
-    text: str
-    instead: str = ""
-    used: float | None = None
-    limit: float | None = None
-    retry_after: float | None = None
-
-
-class ErrorAnswer(msgspec.Struct, kw_only=True):
-    """An expression that failed, or the part of policyguard that did."""
-
-    id: str
-    error: str
-
-
 class CheckAnswer(msgspec.Struct, kw_only=True):
     """The decision on a call.
 
@@ -64,9 +46,9 @@ class CheckAnswer(msgspec.Struct, kw_only=True):
     effect: Literal["allow", "advise", "ask", "block", "halt"]
     allowed: bool
     message: str
-    violations: list[ViolationAnswer]
-    would: list[ViolationAnswer]
-    errors: list[ErrorAnswer]
+    violations: tuple[Violation, ...]
+    would: tuple[Violation, ...]
+    errors: tuple[EvalError, ...]
     structured: dict[str, Any]
     timeout: float | None = None
 
@@ -98,14 +80,6 @@ class OutcomeAnswer(msgspec.Struct, kw_only=True):
     blame: str
 
 
-class ResultViolationAnswer(msgspec.Struct, kw_only=True):
-    """A result rule that fired; the fields are those of `policyguard.ResultViolation`."""
-
-    id: str
-    effect: str
-    text: str
-
-
 class RecordAnswer(msgspec.Struct, kw_only=True):
     """What to tell the model: `text` is the result with `advice`, where there is any.
 
@@ -118,9 +92,9 @@ class RecordAnswer(msgspec.Struct, kw_only=True):
     result: Any
     advice: str
     outcome: OutcomeAnswer
-    violations: list[ResultViolationAnswer]
+    violations: tuple[ResultViolation, ...]
     learned: list[str]
-    errors: list[ErrorAnswer]
+    errors: tuple[EvalError, ...]
     counted: bool
 
 

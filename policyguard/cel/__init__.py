@@ -1,5 +1,6 @@
 """CEL, the Common Expression Language, compiled to Python functions.
 
+    >>> from policyguard.cel import compile
     >>> declarations = {"call": {"tool": "string", "args": "map(string, dyn)"}}
     >>> program = compile("call.tool == 'search' && call.args.limit > 10", declarations)
     >>> program(call={"tool": "search", "args": {"limit": 20}})

@@ -24,7 +24,7 @@ def test_every_public_name_is_documented() -> None:
 
 def test_the_example_of_the_module() -> None:
     result = doctest.testmod(cel)
-    assert result.attempted == 3
+    assert result.attempted == 4
     assert result.failed == 0
 
 

@@ -56,8 +56,8 @@ def to_plain(value: Any, known: dict[int, int]) -> Any:
             return f"<{known[id(value)]}>"
         known[id(value)] = len(known)
         kind = type(value)
-        slots = getattr(kind, "__slots__", None)
-        names = getattr(kind, "__struct_fields__", None) or (vars(value) if slots is None else slots)
+        names = getattr(kind, "__struct_fields__", None) or getattr(kind, "__slots__", None)
+        names = vars(value) if names is None else names
         # Redacted arguments and caches: no limit counts them.
         ignored = {
             "args",

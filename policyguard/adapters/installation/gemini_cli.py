@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from policyguard.adapters.installation.hook_entries import (
     add_entries,
-    block_on_failure,
+    build_entries,
     remove_entries,
 )
 from policyguard.adapters.installation.settings import Installation
@@ -32,18 +31,8 @@ def _default_file() -> Path:
 
 
 def _install(text: str, command: Callable[[bool], str]) -> str:
-    entries: dict[str, dict[str, Any]] = {}
-    for event, only_reports in _EVENTS.items():
-        line = command(only_reports)
-        hook = {
-            "type": "command",
-            "name": "policyguard",
-            "command": line if only_reports else block_on_failure(line),
-            "timeout": _TIMEOUT,
-        }
-        matcher = {"matcher": ".*"} if "Tool" in event else {}
-        entries[event] = {**matcher, "hooks": [hook]}
-    return add_entries(text, entries)
+    hook = {"type": "command", "name": "policyguard", "command": "", "timeout": _TIMEOUT}
+    return add_entries(text, build_entries(_EVENTS, command, hook))
 
 
 GEMINI_CLI = Installation(

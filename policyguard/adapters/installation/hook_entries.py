@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from policyguard.adapters.installation.settings import (
@@ -35,6 +36,22 @@ def block_on_failure(command: str) -> str:
     if clock is not None:
         command = f"{shlex.quote(clock)} -s KILL {_SECONDS} {command}"
     return f"{command} || {{ echo {shlex.quote(_FAILED)} >&2; exit 2; }}"
+
+
+def build_entries(
+    events: Mapping[str, bool], command: Callable[[bool], str], hook: dict[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Return an entry for each event: `hook` with its command, which refuses if it fails.
+
+    `events` says of each whether its hook only reports: then its failure stops nothing.
+    """
+    entries: dict[str, dict[str, Any]] = {}
+    for event, only_reports in events.items():
+        line = command(only_reports)
+        shown = line if only_reports else block_on_failure(line)
+        matcher = {"matcher": ".*"} if "Tool" in event else {}
+        entries[event] = {**matcher, "hooks": [{**hook, "command": shown}]}
+    return entries
 
 
 def add_entries(text: str, entries: dict[str, dict[str, Any]]) -> str:

@@ -111,7 +111,7 @@ def edit_ended(
     """Return the end of a call that had timed out, as the result rules leave it."""
     if evaluator.result_rules is None:
         return event
-    if attempt is None:  # it counts nowhere: nothing of it needs to be written down
+    if attempt is None:  # it counts nowhere, so nothing of it is kept
         return replace(event, text="", error=event.error and "")
     rules = attempt.bound_plan.plan.result_rules
     if not rules:

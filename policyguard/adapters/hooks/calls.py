@@ -1,16 +1,31 @@
-"""What the hooks of all hosts do with results: each call gets one, none is lost."""
+"""What the hooks of several hosts do with events and results: each call gets one, none is lost."""
 
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import Any
 
+from policyguard.adapters.hooks.answer import NO_OPINION, HookAnswer
 from policyguard.adapters.sessions import ServedSessions, SessionRequest
 from policyguard.guard.session import Session
 from policyguard.model.errors import UnknownCallError
 from policyguard.model.outcome import Recorded
+
+Handler = Callable[[ServedSessions, Session, dict[str, Any]], HookAnswer]
+"""Answers one kind of event in its session."""
+
+
+def dispatch(
+    handlers: Mapping[str, Handler],
+    sessions: ServedSessions,
+    session: Session,
+    event: dict[str, Any],
+) -> HookAnswer:
+    """Answer an event by its `hook_event_name`; one that has no handler gets no opinion."""
+    handler = handlers.get(event["hook_event_name"])
+    return NO_OPINION if handler is None else handler(sessions, session, event)
 
 
 def describe_session(event: Mapping[str, Any]) -> SessionRequest:
@@ -71,3 +86,22 @@ def cancel_calls(session: Session) -> None:
     """Record what is still in flight at the end of a turn: the host stopped it without an event."""
     for call in session.in_flight:
         session.record(call, error=CancelledError("no result by the end of the turn"))
+
+
+def begin_turn(_: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
+    """Begin a turn."""
+    session.turn()
+    return NO_OPINION
+
+
+def end_turn(_: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
+    """End a turn: close what was interrupted."""
+    cancel_calls(session)
+    return NO_OPINION
+
+
+def end_session(_: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
+    """End a turn, and close the session; the host may resume it."""
+    cancel_calls(session)
+    session.close()
+    return NO_OPINION

@@ -10,7 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from policyguard.adapters.hooks.answer import NO_OPINION, HookAnswer, add_context
-from policyguard.adapters.hooks.calls import cancel_calls, describe_session, record_call
+from policyguard.adapters.hooks.calls import (
+    describe_session,
+    dispatch,
+    end_session,
+    end_turn,
+    record_call,
+)
 from policyguard.adapters.sessions import ServedSessions
 from policyguard.guard.session import Session
 from policyguard.model.decision import Decision
@@ -27,8 +33,7 @@ _TURNED_DOWN = "<tool_use_error>"
 def answer(sessions: ServedSessions, event: dict[str, Any]) -> HookAnswer:
     """Answer a hook event. Raises `KeyError` and `TypeError` for what is not one."""
     session = sessions.open(describe_session(event))
-    handler = _HANDLERS.get(event["hook_event_name"])
-    return NO_OPINION if handler is None else handler(sessions, session, event)
+    return dispatch(_HANDLERS, sessions, session, event)
 
 
 def _check(sessions: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
@@ -110,24 +115,13 @@ def _begin_turn(_: ServedSessions, session: Session, event: dict[str, Any]) -> H
     return NO_OPINION
 
 
-def _stop(_: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
-    cancel_calls(session)
-    return NO_OPINION
-
-
-def _end_agent(_: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
-    cancel_calls(session)
-    session.close()
-    return NO_OPINION
-
-
 _HANDLERS = {
     "PreToolUse": _check,
     "PostToolUse": _record,
     "PostToolUseFailure": _record,
     "PostToolBatch": _reconcile,
     "UserPromptSubmit": _begin_turn,
-    "Stop": _stop,
-    "SubagentStop": _end_agent,
-    "SessionEnd": _end_agent,
+    "Stop": end_turn,
+    "SubagentStop": end_session,
+    "SessionEnd": end_session,
 }

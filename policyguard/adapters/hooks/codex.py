@@ -10,7 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from policyguard.adapters.hooks.answer import NO_OPINION, HookAnswer, add_context
-from policyguard.adapters.hooks.calls import cancel_calls, describe_session, record_call
+from policyguard.adapters.hooks.calls import (
+    begin_turn,
+    describe_session,
+    dispatch,
+    end_turn,
+    record_call,
+)
 from policyguard.adapters.hooks.codex_rollout import read_calls
 from policyguard.adapters.sessions import ServedSessions
 from policyguard.guard.session import Session
@@ -25,8 +31,7 @@ _RUNS_ON = "Process running with session ID"
 def answer(sessions: ServedSessions, event: dict[str, Any]) -> HookAnswer:
     """Answer a hook event. Raises `KeyError` and `TypeError` for what is not one."""
     session = sessions.open(describe_session(event))
-    handler = _HANDLERS.get(event["hook_event_name"])
-    return NO_OPINION if handler is None else handler(sessions, session, event)
+    return dispatch(_HANDLERS, sessions, session, event)
 
 
 def _check(sessions: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
@@ -75,16 +80,10 @@ def _reconcile(sessions: ServedSessions, session: Session, rollout: object) -> N
             sessions.record(session, call, error=logged.output, exit_code=logged.exit_code)
 
 
-def _begin_turn(_: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
-    session.turn()
-    return NO_OPINION
-
-
 def _stop(sessions: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
     rollout = event.get("agent_transcript_path") or event.get("transcript_path")
     _reconcile(sessions, session, rollout)
-    cancel_calls(session)
-    return NO_OPINION
+    return end_turn(sessions, session, event)
 
 
 def _end_agent(sessions: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
@@ -96,7 +95,7 @@ def _end_agent(sessions: ServedSessions, session: Session, event: dict[str, Any]
 _HANDLERS = {
     "PreToolUse": _check,
     "PostToolUse": _record,
-    "UserPromptSubmit": _begin_turn,
+    "UserPromptSubmit": begin_turn,
     "Stop": _stop,
     "SubagentStop": _end_agent,
     "SessionEnd": _end_agent,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from policyguard.adapters.hooks.answer import NO_OPINION, HookAnswer, add_context
-from policyguard.adapters.hooks.calls import cancel_calls, find_call
+from policyguard.adapters.hooks.calls import begin_turn, dispatch, end_session, end_turn, find_call
 from policyguard.adapters.sessions import ServedSessions, SessionRequest
 from policyguard.guard.session import Session
 from policyguard.model.effect import Effect
@@ -23,8 +23,7 @@ _SHELL = "run_shell_command"
 def answer(sessions: ServedSessions, event: dict[str, Any]) -> HookAnswer:
     """Answer a hook event. Raises `KeyError` and `TypeError` for what is not one."""
     session = sessions.open(SessionRequest(session=event["session_id"], cwd=event.get("cwd")))
-    handler = _HANDLERS.get(event["hook_event_name"])
-    return NO_OPINION if handler is None else handler(sessions, session, event)
+    return dispatch(_HANDLERS, sessions, session, event)
 
 
 def _check(sessions: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
@@ -81,26 +80,10 @@ def _read_command(text: str) -> dict[str, Any]:
     return {"result": "\n".join(lines[:-1]), "exit_code": int(code)}
 
 
-def _begin_turn(_: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
-    session.turn()
-    return NO_OPINION
-
-
-def _end_turn(_: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
-    cancel_calls(session)
-    return NO_OPINION
-
-
-def _end(_: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
-    cancel_calls(session)
-    session.close()
-    return NO_OPINION
-
-
 _HANDLERS = {
     "BeforeTool": _check,
     "AfterTool": _record,
-    "BeforeAgent": _begin_turn,
-    "AfterAgent": _end_turn,
-    "SessionEnd": _end,
+    "BeforeAgent": begin_turn,
+    "AfterAgent": end_turn,
+    "SessionEnd": end_session,
 }

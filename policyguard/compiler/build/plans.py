@@ -29,7 +29,8 @@ from policyguard.compiler.build.selectors import (
     compile_tool_glob,
     tool_glob_specificity,
 )
-from policyguard.evaluator.activation import Activation, Expression, Prefilter
+from policyguard.compiler.build.state_changing import build_state_changing, reads_kind_only
+from policyguard.evaluator.activation import Activation, Prefilter
 from policyguard.evaluator.approvals import ApprovalRequirement
 from policyguard.evaluator.budgets.budget import CompiledBudget
 from policyguard.evaluator.cases import CompiledCase
@@ -121,8 +122,8 @@ class PlanBuilder:
         self._read_classes = find_read_classes(policy, expressions)
         # Many tools share their rules, and compiling a prefilter is the slowest step.
         self._cached_rules = lru_cache(policy.bounds.plans)(self._build_rules)
-        self._state_changing = self._build_state_changing()
-        self._kind_only = self._reads_kind_only()
+        self._state_changing = build_state_changing(policy, expressions)
+        self._kind_only = reads_kind_only(expressions)
 
     def candidates(self, tool: str, server: str, alias: str = "") -> ClassCandidates:
         """Return the classes that calls of a tool may have, in matching order.
@@ -379,34 +380,9 @@ class PlanBuilder:
 
         return prefilter
 
-    def _reads_kind_only(self) -> bool:
-        """Return whether `state_changing` reads only the kind of call, hints and arguments."""
-        for read in self._expressions.reads("classify", "state_changing"):
-            root, _, field = read.partition(".")
-            if root == "call" and field.partition(".")[0] not in _KIND_FIELDS:
-                return False
-            if root not in ("call", "lists", "params"):
-                return False
-        return True
-
-    def _build_state_changing(self) -> Callable[[tuple[str, ...]], Expression | bool]:
-        """Return a function of the classes: the condition, or whether calls may change state."""
-        changing = self._policy.classify.state_changing
-        if isinstance(changing, str):
-            condition = self._expressions.get("classify", "state_changing") or True
-            return lambda classes: condition
-        if changing is None:
-            return lambda classes: True
-        named = frozenset(changing)
-        return lambda classes: not classes or not named.isdisjoint(classes)
-
 
 def _with_cases(rule: CompiledRule, cases: tuple[CompiledCase, ...]) -> CompiledRule:
     return replace(rule, cases=cases)
-
-
-_KIND_FIELDS = ("tool", "server", "class", "classes", "agent", "hints", "args", "command")
-"""Fields of `call` that all calls of one plan share, but for hints, arguments and command."""
 
 
 def _build_approval(entry: RuleEntry) -> ApprovalRequirement | None:

@@ -71,4 +71,17 @@ def serve(
     port: int,
 ) -> None:
     """Serve MCP servers over streamable HTTP, each under its name."""
-    status("not served yet")
+    try:
+        from policyguard.adapters.mcp.http_server import read_upstreams, run_http
+    except ImportError as error:
+        usage_error(f"{error.name} is missing: pip install 'policyguard-engine[mcp]'")
+    named = read_upstreams(upstreams)
+
+    def announce(policy: str, bound: int) -> None:
+        for name, url in named.items():
+            status(f"serving {url} under {policy} at http://{host}:{bound}/{name}")
+
+    try:
+        run_http(policies, store, named, host=host, port=port, session=session, on_start=announce)
+    except PolicyError as error:
+        policy_error(error)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,6 +18,7 @@ from policyguard.adapters.mcp.clients import Client, run_of
 from policyguard.adapters.mcp.guarded_server import Admitted, AskError, GuardedServer, OpenCall
 from policyguard.adapters.mcp.messages import (
     INVALID_REQUEST,
+    PROTOCOL_VERSION,
     SUBSCRIPTION_ID,
     Message,
     error_response,
@@ -35,6 +37,10 @@ from policyguard.guard.session import Session
 _INVALID_PARAMS = -32602
 _TASK_METHODS = ("tasks/get", "tasks/result", "tasks/cancel")
 _LIST_CHANGED = "notifications/tools/list_changed"
+_MAX_OTHERS = 1024
+"""Requests beside calls that may have no response yet."""
+
+Sender = Callable[[Message], None]
 
 
 class Passage(NamedTuple):
@@ -54,6 +60,7 @@ class Pending(msgspec.Struct, eq=False):
     method: str
     params: dict[str, Any]
     client: Client
+    send: Sender | None = None
     session: Session | None = None
     call: OpenCall | None = None
     has_slot: bool = False
@@ -63,8 +70,8 @@ class Pending(msgspec.Struct, eq=False):
 class Exchange:
     """The messages between a client and a server, in both directions.
 
-    `send` puts a message of the proxy's own on the way to the client, None where there is no way.
-    `peer` is where the client is.
+    With `notifies` there is a way for notifications of the proxy's own at times. `peer` is where
+    the client is, `run` what names its run.
     """
 
     def __init__(
@@ -72,21 +79,31 @@ class Exchange:
         server: GuardedServer,
         runs: Runs,
         *,
+        client: Client | None = None,
         peer: str = "",
-        send: Callable[[Message], None] | None = None,
+        run: str = "",
+        notifies: bool = True,
     ) -> None:
         self.server = server
-        self.client = Client()
+        self.client = client or Client()
+        self.send: Sender | None = None
+        """Sends notifications of the proxy's own, if there is a way."""
         self._runs = runs
-        self._peer = peer
-        self._send = send
+        self._peer, self._run = peer, run
+        self._notifies = notifies
+        self._max_pending = server.limits.max_calls + server.limits.max_waiting + _MAX_OTHERS
         self._pending: dict[object, Pending] = {}
         self._asked: dict[str, asyncio.Future[object]] = {}
         self._subscriptions: dict[object, Any] = {}
         self._listening: dict[str, Callable[[], None]] = {}
 
-    def from_client(self, message: Message) -> Passage | Coroutine[Any, Any, Passage]:
-        """Return what becomes of a client's message: at once, or after a while."""
+    def from_client(
+        self, message: Message, send: Sender | None = None
+    ) -> Passage | Coroutine[Any, Any, Passage]:
+        """Return what becomes of a client's message: at once, or after a while.
+
+        `send` sends what belongs to this request, such as a form, to the client.
+        """
         if is_response(message):
             waiting = self._asked.get(message["id"]) if isinstance(message["id"], str) else None
             if waiting is None:
@@ -100,13 +117,16 @@ class Exchange:
         if key in self._pending:
             text = "a request with this id has no response yet"
             return Passage(to_client=error_response(message["id"], INVALID_REQUEST, text))
+        if len(self._pending) >= self._max_pending:
+            text = f"{self._max_pending} requests have no response yet"
+            return Passage(to_client=error_response(message["id"], INVALID_REQUEST, text))
         method, found = str(message.get("method")), params(message)
         client = self.client
         if method == "initialize":
             client = self.client = Client.from_handshake(found)
-        elif not client.protocol:
+        elif PROTOCOL_VERSION in meta(found):
             client = Client.from_meta(meta(found))
-        pending = self._pending[key] = Pending(message["id"], method, found, client)
+        pending = self._pending[key] = Pending(message["id"], method, found, client, send)
         if method == "tools/call":
             return self._pass_call(key, pending, message)
         if method == "tools/list":
@@ -138,13 +158,17 @@ class Exchange:
         return Passage(to_server=message)
 
     async def _open_session(self, pending: Pending) -> Session:
-        session = await self._runs.open(pending.client, run_of(meta(pending.params)), self._peer)
-        if self._send is not None and session.id not in self._listening:
+        run = self._run or run_of(meta(pending.params))
+        session = await self._runs.open(pending.client, run, self._peer)
+        if self._notifies and session.id not in self._listening:
             self._listening[session.id] = self.server.listen(session, self._tell_list_changed)
         return session
 
     async def _pass_list(self, pending: Pending, message: Message) -> Passage:
-        pending.session = await self._open_session(pending)
+        try:
+            pending.session = await self._open_session(pending)
+        except Exception:  # noqa: BLE001 - calls are refused; the list is as the server gives it
+            log_failure(f"no session for the tools of `{self.server.name}`")
         return Passage(to_server=message)
 
     async def _pass_call(self, key: object, pending: Pending, message: Message) -> Passage:
@@ -177,7 +201,7 @@ class Exchange:
             self._free(pending)
             raise
         pending.session = session
-        ask = self._ask if self._send is not None else None
+        ask = None if pending.send is None else partial(self._ask, pending.send)
         try:
             admitted = await server.admit(session, pending.client, pending.params, ask)
         except asyncio.CancelledError:
@@ -202,19 +226,18 @@ class Exchange:
             pending.has_slot = False
             self.server.slots.give_back()
 
-    async def _ask(self, form: dict[str, Any]) -> object:
+    async def _ask(self, send: Sender, form: dict[str, Any]) -> object:
         """Show the client's user a form; return the answer. Raises `AskError`."""
-        assert self._send is not None  # noqa: S101 - else nobody is asked
         id_ = f"policyguard-{secrets.token_hex(8)}"
         waiting: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._asked[id_] = waiting
         try:
             request = {"jsonrpc": "2.0", "id": id_, "method": "elicitation/create", "params": form}
-            self._send(request)
+            send(request)
             answer = await waiting
         except asyncio.CancelledError:
             reason = {"requestId": id_, "reason": "the call was cancelled"}
-            self._notify("notifications/cancelled", reason)
+            send(_notification("notifications/cancelled", reason))
             raise
         finally:
             del self._asked[id_]
@@ -276,17 +299,12 @@ class Exchange:
         return {**message, "result": {**result, "capabilities": capabilities}}
 
     def _tell_list_changed(self) -> None:
+        if self.send is None:
+            return
         if not self.client.is_modern and self.client.protocol:
-            self._notify(_LIST_CHANGED)
+            self.send(_notification(_LIST_CHANGED))
         for id_ in [*self._subscriptions.values()]:
-            self._notify(_LIST_CHANGED, {"_meta": {SUBSCRIPTION_ID: id_}})
-
-    def _notify(self, method: str, values: dict[str, Any] | None = None) -> None:
-        if self._send is not None:
-            message: Message = {"jsonrpc": "2.0", "method": method}
-            if values is not None:
-                message["params"] = values
-            self._send(message)
+            self.send(_notification(_LIST_CHANGED, {"_meta": {SUBSCRIPTION_ID: id_}}))
 
     def timeout_of(self, message: Message) -> float | None:
         """Return how many seconds the policy gives a call that goes to the server."""
@@ -312,11 +330,7 @@ class Exchange:
             ),
         )
         cancelled = {"requestId": message["id"], "reason": text}
-        notification = {
-            "jsonrpc": "2.0",
-            "method": "notifications/cancelled",
-            "params": cancelled,
-        }
+        notification = _notification("notifications/cancelled", cancelled)
         return Passage(to_server=notification, to_client=answer.to_client)
 
     def fail(self, message: Message, reason: str, code: int) -> Message | None:
@@ -341,6 +355,24 @@ class Exchange:
             reason = "\n\n".join(filter(None, (reason, advice)))
         return error_response(pending.id, code, reason)
 
+    def listen_with(self, send: Sender | None) -> None:
+        """Send notifications of the proxy's own by this from now on; None: by nothing."""
+        self.send, self._notifies = send, True
+
+    def notify_later(self) -> None:
+        """Note changes for a client that will open a stream for notifications."""
+        self._notifies = True
+
+    def let_go(self, message: Message) -> None:
+        """Free the slot of a call whose client has gone, and may come back for the result."""
+        pending = self._pending.get(key_of(message.get("id")))
+        if pending is not None:
+            self._free(pending)
+
+    def is_open(self, message: Message) -> bool:
+        """Whether a request has no response yet."""
+        return is_request(message) and key_of(message["id"]) in self._pending
+
     def close(self, reason: str) -> None:
         """End the exchange: the client has gone, and what it asked for is cancelled."""
         for stop in self._listening.values():
@@ -353,3 +385,8 @@ class Exchange:
             if pending.call is not None:
                 self.server.abandon(pending.call, asyncio.CancelledError(reason))
         self._pending.clear()
+
+
+def _notification(method: str, values: dict[str, Any] | None = None) -> Message:
+    message: Message = {"jsonrpc": "2.0", "method": method}
+    return message if values is None else {**message, "params": values}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import time
 from collections import OrderedDict
@@ -25,12 +24,18 @@ class Runs:
     """
 
     def __init__(
-        self, sessions: ServedSessions, *, fixed: str = "", scope: str = "", idle: float
+        self,
+        sessions: ServedSessions,
+        *,
+        fixed: str = "",
+        scope: str = "",
+        idle: float,
+        cwd: str | None = None,
     ) -> None:
         self._sessions = sessions
         self._fixed, self._scope, self._idle = fixed, scope, idle
         self._unnamed: OrderedDict[tuple[str, str], tuple[str, float]] = OrderedDict()
-        self._cwd = os.getcwd()  # noqa: PTH109 - a text is what sessions keep
+        self._cwd = cwd
 
     async def open(self, client: Client, run: str, peer: str) -> Session:
         """Return the session of a request, opened or resumed if need be.

@@ -51,7 +51,7 @@ def run_stdio(
     with Guard.load([*policies], store=store) as guard:
         sessions = ServedSessions(guard)
         guarded = GuardedServer(name, sessions, limits)
-        runs = Runs(sessions, fixed=session, scope=name, idle=limits.idle)
+        runs = Runs(sessions, fixed=session, scope=name, idle=limits.idle, cwd=str(Path.cwd()))
         return asyncio.run(_run(guarded, runs, command))
 
 
@@ -78,7 +78,8 @@ class StdioPump:
         client_input: asyncio.StreamReader,
         client_output: asyncio.StreamWriter,
     ) -> None:
-        self._exchange = Exchange(server, runs, send=self._send_to_client)
+        self._exchange = Exchange(server, runs)
+        self._exchange.send = self._send_to_client
         self._server = server
         self._process = process
         self._input, self._output = client_input, client_output
@@ -133,7 +134,7 @@ class StdioPump:
                 self._send_to_client(error_response(None, PARSE_ERROR, text))
                 continue
             for message in messages:
-                passage = self._exchange.from_client(message)
+                passage = self._exchange.from_client(message, self._send_to_client)
                 raw = line if len(messages) == 1 else encode(message)
                 if isinstance(passage, Passage):
                     await self._deliver(passage, message, raw)

@@ -16,11 +16,11 @@ TYPE_CHECKING = False  # `typing` and `importlib` take a hook's process longer t
 if TYPE_CHECKING:
     from typing import Any
 
-    from policyguard.guard.approver import Approver
+    from policyguard.guard.approvals.approver import Approver
     from policyguard.guard.guard import Guard
     from policyguard.guard.listeners import Listener
     from policyguard.guard.session import Session
-    from policyguard.guard.session_status import Progress
+    from policyguard.guard.sessions.status import Progress
     from policyguard.journal.errors import AlteredError, JournalError
     from policyguard.model.constraint import Constraint, Observation
     from policyguard.model.decision import Decision, EvalError, Violation
@@ -65,7 +65,7 @@ _MODULES = {
     "Admitted": "policyguard.model.event",
     "AlteredError": "policyguard.journal.errors",
     "Approved": "policyguard.model.event",
-    "Approver": "policyguard.guard.approver",
+    "Approver": "policyguard.guard.approvals.approver",
     "Blame": "policyguard.model.policy",
     "CallEnded": "policyguard.model.event",
     "CallRefused": "policyguard.model.errors",
@@ -90,7 +90,7 @@ _MODULES = {
     "Outcome": "policyguard.model.outcome",
     "PolicyError": "policyguard.model.diagnostic",
     "PolicyguardError": "policyguard.model.errors",
-    "Progress": "policyguard.guard.session_status",
+    "Progress": "policyguard.guard.sessions.status",
     "Recorded": "policyguard.model.outcome",
     "RedactedError": "policyguard.model.errors",
     "Refused": "policyguard.model.event",

@@ -12,7 +12,7 @@ import click
 from policyguard.cli.console import policy_error, reports_errors, usage_error
 from policyguard.cli.options import store_option
 from policyguard.compiler import compile_policy
-from policyguard.guard.quota_names import QuotaName, parse_quota_name, quota_spec
+from policyguard.guard.budgets.quota_names import QuotaName, parse_quota_name, quota_spec
 from policyguard.model.diagnostic import PolicyError, did_you_mean
 from policyguard.report.budgets import SharedUsage, render_usages, show_amount, show_key
 from policyguard.report.escape import for_terminal, json_document

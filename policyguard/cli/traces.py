@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -12,6 +12,7 @@ from policyguard.cli.console import status, usage_error
 from policyguard.cli.options import OUTPUT, path_option
 from policyguard.cli.output import STDOUT, check_output, open_output
 from policyguard.journal.format import encode
+from policyguard.model.event import Event
 from policyguard.report.escape import for_json
 from policyguard.traces import Reader, Skipped, TraceError, TraceFile, expand
 from policyguard.traces.convert import RenamedSession, convert_traces
@@ -20,6 +21,11 @@ from policyguard.traces.interleaving import InterleavedFiles
 from policyguard.traces.session_trees import find_session_trees
 from policyguard.traces.stats import collect_stats
 from policyguard.traces.stats_text import render_text
+from policyguard.traces.writers.ocsf import write_ocsf
+from policyguard.traces.writers.otlp import write_otlp
+
+_WRITERS = {"otlp": write_otlp, "ocsf": write_ocsf}
+"""Formats other than policyguard's own."""
 
 
 @click.group(epilog=f"Formats: {', '.join(importer.FORMAT for importer in IMPORTERS)}.")
@@ -48,14 +54,30 @@ def stats(paths: tuple[str, ...], output_format: str) -> None:
         usage_error("none of the files is a trace")
 
 
-@traces.command(epilog="Example: policyguard traces convert recorded-runs/")
+@traces.command(epilog="Example: policyguard traces convert recorded-runs/ -o runs.jsonl")
 @click.argument("paths", nargs=-1, required=True)
 @path_option(
-    *OUTPUT, required=True, metavar="FILE", help_="The event file to write; - for standard output."
+    *OUTPUT, required=True, metavar="FILE", help_="The file to write; - for standard output."
 )
+@click.option(
+    "--to",
+    "output_format",
+    type=click.Choice(["events", *_WRITERS]),
+    default="events",
+    show_default=True,
+    help="Events, OpenTelemetry spans (OTLP), or refusals as security findings (OCSF).",
+)
+@click.option("--content", is_flag=True, help="With otlp and ocsf: arguments and results too.")
 @click.pass_context
-def convert(context: click.Context, paths: tuple[str, ...], output: Path) -> None:
-    """Convert recordings to policyguard's own format.
+def convert(
+    context: click.Context,
+    paths: tuple[str, ...],
+    output: Path,
+    output_format: str,
+    *,
+    content: bool,
+) -> None:
+    """Convert recordings and journals, by default to policyguard's own format.
 
     `simulate` reads it fastest. A session whose id occurred in an earlier file becomes `id#1`.
     Sub-agents' events are merged with their parents' by time. Labels with a `file` match only if
@@ -65,24 +87,51 @@ def convert(context: click.Context, paths: tuple[str, ...], output: Path) -> Non
     """
     files = _expand(paths)
     check_output(output, files)
-    events = skipped = 0
+    conversion = _Conversion(convert_traces(_read_merged(files)))
+    written = 0
     with open_output(output) as file:
-        for item in convert_traces(_read_merged(files)):
+        for line in _write(conversion, output_format, content):
+            written += 1
+            if output == STDOUT:
+                line = for_json(line.decode()).encode()
+            file.write(line + b"\n")
+        status(_summary(conversion, output_format, written))
+        if not written:  # leaves the output file as it was
+            context.exit(1)
+
+
+class _Conversion:
+    """The events of a conversion; what else occurs is said, and counted."""
+
+    def __init__(self, items: Iterator[Event | Skipped | RenamedSession]) -> None:
+        self._items = items
+        self.events = self.skipped = 0
+
+    def __iter__(self) -> Iterator[Event]:
+        for item in self._items:
             if isinstance(item, Skipped):
-                skipped += 1
+                self.skipped += 1
                 location = item.file if item.line is None else f"{item.file}:{item.line}"
                 status(f"skipped {location}: {item.reason}")
             elif isinstance(item, RenamedSession):
                 status(f"session `{item.old_id}` of {item.file} becomes `{item.new_id}`")
             else:
-                events += 1
-                line = encode(item)
-                if output == STDOUT:
-                    line = for_json(line.decode()).encode()
-                file.write(line + b"\n")
-        status(f"{events} events written, {skipped} skipped")
-        if not events:  # leaves the output file as it was
-            context.exit(1)
+                self.events += 1
+                yield item
+
+
+def _write(events: Iterable[Event], output_format: str, content: bool) -> Iterator[bytes]:
+    write = _WRITERS.get(output_format)
+    return map(encode, events) if write is None else write(events, content=content)
+
+
+def _summary(conversion: _Conversion, output_format: str, written: int) -> str:
+    if output_format == "events":
+        return f"{written} events written, {conversion.skipped} skipped"
+    things = "findings" if output_format == "ocsf" else "lines of spans"
+    return (
+        f"{written} {things} written from {conversion.events} events, {conversion.skipped} skipped"
+    )
 
 
 def _expand(paths: tuple[str, ...]) -> list[Path]:

@@ -11,7 +11,7 @@ from policyguard.evaluator.evaluation import ApproverPresence, GuardMode
 from policyguard.evaluator.evaluator_state import EvaluatorState
 from policyguard.guard.host_log import log_failure
 from policyguard.guard.replay import ReplayGuard, ReplaySession
-from policyguard.guard.session_opening import start_session
+from policyguard.guard.sessions.opening import start_session
 from policyguard.model.decision import Decision
 from policyguard.model.event import (
     Admitted,

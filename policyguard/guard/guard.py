@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 from policyguard.compiler import CompiledPolicy, compile_policy
 from policyguard.evaluator.evaluation import GuardMode
 from policyguard.guard import validate
-from policyguard.guard.approver import Approver, check_approver
-from policyguard.guard.call_events import CallEventEmitter, CandidateEmitter, FastCallEmitter
+from policyguard.guard.approvals.approver import Approver, check_approver
+from policyguard.guard.approvals.grant_sync import GrantSync
+from policyguard.guard.budgets.shared import open_shared_budgets
+from policyguard.guard.calls.events import CallEventEmitter, CandidateEmitter, FastCallEmitter
 from policyguard.guard.clock import open_steady_clock
 from policyguard.guard.event_loop import run_blocking
-from policyguard.guard.grant_sync import GrantSync
 from policyguard.guard.guard_records import GuardRecords
 from policyguard.guard.guard_state import GuardState
 from policyguard.guard.host_log import warn
 from policyguard.guard.learning.constraint_sync import ConstraintSync, open_store
 from policyguard.guard.listeners import Listener, Listeners
-from policyguard.guard.open_sessions import OpenSessions
 from policyguard.guard.session import Session
-from policyguard.guard.session_lifetime import SessionLifetime
-from policyguard.guard.session_opening import find_session
-from policyguard.guard.shared_budgets import open_shared_budgets
+from policyguard.guard.sessions.lifetime import SessionLifetime
+from policyguard.guard.sessions.open_sessions import OpenSessions
+from policyguard.guard.sessions.opening import find_session
 from policyguard.guard.tools.receivers import GuardedTools
 from policyguard.journal.errors import JournalError
 from policyguard.model.event import CallEnded, Event, Released, SessionEnded, SessionStarted
@@ -37,7 +37,7 @@ from policyguard.store.protocol import Store
 
 if TYPE_CHECKING:
     from policyguard.guard.candidate import Candidate
-    from policyguard.guard.journal_retention import JournalRetention
+    from policyguard.guard.journals.retention import JournalRetention
     from policyguard.journal.journal import Journal
 
 P = ParamSpec("P")
@@ -71,7 +71,7 @@ class Guard(GuardRecords):
             check_approver(approver)
         validate.store(store)
         if store is not None or journal is not None or journal_key is not None:
-            from policyguard.guard import journal_setup as setup
+            from policyguard.guard.journals import setup
 
             setup.require_shareable_marks(compiled)
             location = setup.locate_journal(store, journal, journal_key)  # before any file is made

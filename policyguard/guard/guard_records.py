@@ -6,11 +6,11 @@ import threading
 from typing import TYPE_CHECKING
 
 from policyguard.engines.fingerprint import Fingerprinter
+from policyguard.guard.approvals.grant_sync import GrantSync
 from policyguard.guard.clock import SteadyClock
-from policyguard.guard.grant_sync import GrantSync
 from policyguard.guard.guard_state import GuardState
 from policyguard.guard.learning.constraint_sync import ConstraintSync
-from policyguard.guard.open_sessions import OpenSessions
+from policyguard.guard.sessions.open_sessions import OpenSessions
 from policyguard.learned import snapshot as snapshots
 from policyguard.model.constraint import Constraint
 from policyguard.model.errors import ClosedError

@@ -12,12 +12,12 @@ from policyguard.evaluator.attempt import Attempt, CallResult
 from policyguard.evaluator.evaluator_state import EvaluatorState, TransitionHooks
 from policyguard.evaluator.fold import fold, rebuild
 from policyguard.evaluator.session_state import SessionState
-from policyguard.guard import decisions
+from policyguard.guard.budgets.shared import SharedBudgets
+from policyguard.guard.calls import decisions
 from policyguard.guard.host_reports import HostReports
 from policyguard.guard.learning.learner import Learner, session_scope
 from policyguard.guard.learning.progress_tracker import ProgressTracker
 from policyguard.guard.learning.radius_limiter import RadiusLimiter
-from policyguard.guard.shared_budgets import SharedBudgets
 from policyguard.learned.constraint_set import ConstraintSet, constraint_id
 from policyguard.model.constraint import Observation
 from policyguard.model.decision import Violation

@@ -14,7 +14,7 @@ from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.transitions import attempt_from_event
 from policyguard.guard.guard import Guard
 from policyguard.guard.session import Session
-from policyguard.guard.session_opening import start_session
+from policyguard.guard.sessions.opening import start_session
 from policyguard.model.constraint import Constraint
 from policyguard.model.decision import Decision
 from policyguard.model.errors import ArgumentsError

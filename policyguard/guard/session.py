@@ -10,14 +10,14 @@ from typing import Any, TypeVar, Unpack, get_args
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.guard import validate
-from policyguard.guard.approver import ask, ask_async
-from policyguard.guard.batches import check_batch
-from policyguard.guard.call_options import CallContext, CheckOptions, RecordOptions, RunOptions
-from policyguard.guard.decisions import set_context
+from policyguard.guard.approvals.approver import ask, ask_async
+from policyguard.guard.calls.batches import check_batch
+from policyguard.guard.calls.decisions import set_context
+from policyguard.guard.calls.options import CallContext, CheckOptions, RecordOptions, RunOptions
 from policyguard.guard.event_loop import run_blocking
-from policyguard.guard.session_approvals import SessionApprovals
-from policyguard.guard.session_marks import MarkableSession
-from policyguard.guard.session_status import SessionStatus
+from policyguard.guard.sessions.approvals import SessionApprovals
+from policyguard.guard.sessions.marks import MarkableSession
+from policyguard.guard.sessions.status import SessionStatus
 from policyguard.guard.tools.results import error_text, parse_result
 from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect

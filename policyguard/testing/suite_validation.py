@@ -10,7 +10,7 @@ from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.load.layer_validation import find_span
 from policyguard.engines.yaml_tree import Node, descend
 from policyguard.engines.yaml_tree import Path as TreePath
-from policyguard.guard.session_marks import find_mark
+from policyguard.guard.sessions.marks import find_mark
 from policyguard.model.diagnostic import Diagnostic, did_you_mean
 from policyguard.model.effect import Effect
 from policyguard.testing.suite import (

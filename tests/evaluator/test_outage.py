@@ -9,7 +9,7 @@ import pytest
 from policyguard import Guard, Session
 from policyguard.compiler import compile_policy
 from policyguard.guard.replay import ReplaySession
-from policyguard.guard.session_opening import start_session
+from policyguard.guard.sessions.opening import start_session
 from policyguard.model.event import Admitted, Completed, Event, SessionStarted
 
 POLICY = """

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from policyguard import Guard
 from policyguard.guard.replay import ReplaySession
 from policyguard.guard.session import Session
-from policyguard.guard.session_opening import start_session
+from policyguard.guard.sessions.opening import start_session
 from policyguard.model.decision import Decision
 from policyguard.model.event import Admitted, ChildCharged, Event, SessionStarted
 from tests.examples import examples

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from policyguard import Guard, Session
 from policyguard.compiler import compile_policy
-from policyguard.guard.call_events import CallEventEmitter, FastCallEmitter
+from policyguard.guard.calls.events import CallEventEmitter, FastCallEmitter
 from policyguard.guard.replay import ReplaySession
 from policyguard.journal import line_template
 from policyguard.journal.chain import parse_link

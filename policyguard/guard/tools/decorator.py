@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from policyguard.guard.event_loop import is_async, unwrap_partial
-from policyguard.guard.session_lifetime import active_sessions
+from policyguard.guard.sessions.lifetime import active_sessions
 from policyguard.guard.tools.arguments import ArgumentReader, are_equal, is_immutable
 from policyguard.guard.tools.receivers import bound_objects
 

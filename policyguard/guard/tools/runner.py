@@ -19,12 +19,12 @@ from policyguard.engines.operating_system import after_fork_in_child
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.evaluator import OPAQUE
 from policyguard.guard import validate
-from policyguard.guard.call_options import CallOptions
+from policyguard.guard.calls.decisions import refuse_changed
+from policyguard.guard.calls.options import CallOptions
+from policyguard.guard.calls.result_editing import edit_ended
 from policyguard.guard.clock import elapsed_time
-from policyguard.guard.decisions import refuse_changed
 from policyguard.guard.event_loop import run_blocking, run_later
 from policyguard.guard.host_log import warn
-from policyguard.guard.result_editing import edit_ended
 from policyguard.guard.tools.background_tasks import (
     cancel_task,
     finishes_within,

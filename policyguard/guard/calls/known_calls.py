@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NoReturn
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.evaluation import Evaluation
 from policyguard.evaluator.session_state import SessionState
-from policyguard.guard import decisions
-from policyguard.guard.call_ids import parse_call_number
-from policyguard.guard.result_editing import build_recorded, edit_uncounted
+from policyguard.guard.calls import decisions
+from policyguard.guard.calls.ids import parse_call_number
+from policyguard.guard.calls.result_editing import build_recorded, edit_uncounted
 from policyguard.model.decision import Decision, EvalError
 from policyguard.model.errors import UnknownCallError
 from policyguard.model.event import Completed, SessionEnded

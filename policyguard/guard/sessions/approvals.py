@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from policyguard.guard import validate
-from policyguard.guard.approver import is_approved, require_comparable
-from policyguard.guard.budget_raises import find_budget
-from policyguard.guard.grants import grant_calls, read_request
-from policyguard.guard.session_lifetime import SessionLifetime
+from policyguard.guard.approvals.approver import is_approved, require_comparable
+from policyguard.guard.approvals.grants import grant_calls, read_request
+from policyguard.guard.budgets.raises import find_budget
+from policyguard.guard.sessions.lifetime import SessionLifetime
 from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
 from policyguard.model.event import Approved, Granted

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard.host_log import log_failure
-from policyguard.guard.session_openings import SessionOpenings
+from policyguard.guard.sessions.openings import SessionOpenings
 from policyguard.journal.errors import JournalError
 from policyguard.model.errors import SessionLimitError
 from policyguard.store import fork_safety

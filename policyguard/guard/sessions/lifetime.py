@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self, TypedDict
 
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard import validate
-from policyguard.guard.call_pipeline import CallPipeline
+from policyguard.guard.calls.pipeline import CallPipeline
 from policyguard.guard.clock import RESOLUTION, continue_from
 from policyguard.guard.event_loop import run_blocking
 from policyguard.model.errors import ClosedError
@@ -107,7 +107,7 @@ class SessionLifetime:
 
     def _reopen(self) -> None:
         """Resume a closed session. `ClosedError` if its run is over or the guard is closed."""
-        from policyguard.guard.session_opening import resume_session
+        from policyguard.guard.sessions.opening import resume_session
 
         found = None if self._pipeline.ended else resume_session(self.guard, self)
         if found is None:

@@ -7,7 +7,7 @@ from typing import cast
 
 from policyguard.evaluator.disabled_tools import find_disabled_tools, may_edit_results
 from policyguard.evaluator.session_state import PROGRESSING
-from policyguard.guard.session_lifetime import SessionLifetime
+from policyguard.guard.sessions.lifetime import SessionLifetime
 from policyguard.learned.progress import ProgressStatus
 
 Progress = ProgressStatus

@@ -19,7 +19,7 @@ from policyguard.evaluator.mark_states import RUN_SCOPES
 from policyguard.guard.clock import SteadyClock
 from policyguard.guard.host_log import warn
 from policyguard.guard.host_reports import HostReports
-from policyguard.guard.journal_retention import JournalRetention
+from policyguard.guard.journals.retention import JournalRetention
 from policyguard.journal.chain import Hasher, read_key
 from policyguard.journal.errors import JournalError
 from policyguard.journal.journal import Journal

@@ -17,7 +17,7 @@ from policyguard.model.event import Approved, Refused
 from policyguard.model.grant import CallPattern, Grant, GrantRequest, GrantScope, Remember
 
 if TYPE_CHECKING:
-    from policyguard.guard.session_lifetime import SessionLifetime
+    from policyguard.guard.sessions.lifetime import SessionLifetime
 
 _MAX_TIME = 2**63 - 1
 _NONE: tuple[Grant, ...] = ()

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from policyguard.evaluator.fold import start_session as start_session_state
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard import validate
-from policyguard.guard.call_ids import parse_call_number
+from policyguard.guard.calls.ids import parse_call_number
 from policyguard.guard.clock import SteadyClock, continue_from
 from policyguard.guard.event_loop import running_loop
 from policyguard.guard.session import Session
@@ -20,7 +20,7 @@ from policyguard.model.event import Admitted, Event, Refused, SessionEnded, Sess
 
 if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
-    from policyguard.guard.session_lifetime import SessionLifetime
+    from policyguard.guard.sessions.lifetime import SessionLifetime
 
 _BATCH_EVENTS = 256
 """The events of a journal that are rebuilt at a time, within some milliseconds."""

@@ -27,11 +27,11 @@ from policyguard.evaluator.session_state import SessionState
 from policyguard.evaluator.transitions import admit as admit_call
 from policyguard.evaluator.transitions import complete as complete_call
 from policyguard.evaluator.transitions import halt_by_result
-from policyguard.guard import decisions
+from policyguard.guard.budgets.shared import make_repeatable
+from policyguard.guard.calls import decisions
+from policyguard.guard.calls.known_calls import KnownCalls
+from policyguard.guard.calls.result_editing import build_recorded, evaluate_parts
 from policyguard.guard.host_log import warn
-from policyguard.guard.known_calls import KnownCalls
-from policyguard.guard.result_editing import build_recorded, evaluate_parts
-from policyguard.guard.shared_budgets import make_repeatable
 from policyguard.guard.tools.results import PendingAdvice, ToolResult
 from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision, EvalError

@@ -11,7 +11,7 @@ from policyguard.evaluator.activation import CheckTags
 from policyguard.evaluator.attempt import EMPTY, Attempt, CallResult
 from policyguard.evaluator.evaluation import Evaluation
 from policyguard.guard import validate
-from policyguard.guard.call_ids import parse_call_number
+from policyguard.guard.calls.ids import parse_call_number
 from policyguard.guard.host_log import warn
 from policyguard.model.decision import Decision, EvalError, Violation
 from policyguard.model.effect import Effect

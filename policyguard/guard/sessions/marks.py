@@ -7,7 +7,7 @@ from functools import partial
 
 from policyguard.evaluator.marks import CompiledMark
 from policyguard.guard import validate
-from policyguard.guard.session_lifetime import SessionLifetime
+from policyguard.guard.sessions.lifetime import SessionLifetime
 from policyguard.model.diagnostic import did_you_mean
 from policyguard.model.event import MarkChange, Marked
 

@@ -12,7 +12,7 @@ from policyguard.evaluator.attempt import Attempt, CallResult
 from policyguard.evaluator.mark_states import RUN_SCOPES
 from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.session_state import SessionState
-from policyguard.guard import decisions
+from policyguard.guard.calls import decisions
 from policyguard.guard.host_log import warn
 from policyguard.guard.listeners import Listeners
 from policyguard.journal.errors import JournalError

@@ -22,8 +22,8 @@ from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.evaluator_state import EvaluatorState
 from policyguard.evaluator.plan import BoundPlan, Plan
 from policyguard.evaluator.session_state import SessionState
+from policyguard.guard.budgets.quota_names import QuotaName, quota_spec
 from policyguard.guard.learning.constraint_sync import POLL_INTERVAL
-from policyguard.guard.quota_names import QuotaName, quota_spec
 from policyguard.model.amounts import SCALE, to_units
 from policyguard.model.decision import Violation
 from policyguard.model.event import Charge, Granted, Spent

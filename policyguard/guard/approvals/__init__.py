@@ -1,0 +1,1 @@
+"""Approvals: who is asked, and the yes that is remembered."""

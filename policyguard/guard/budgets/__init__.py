@@ -1,0 +1,1 @@
+"""Budgets that sessions, and processes, share."""

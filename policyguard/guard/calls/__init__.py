@@ -1,0 +1,1 @@
+"""Calls: from an attempt to its decision, and to its result."""

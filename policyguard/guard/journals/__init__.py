@@ -1,0 +1,1 @@
+"""A guard's journals: where they are, and how long they stay."""

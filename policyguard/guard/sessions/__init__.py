@@ -1,0 +1,1 @@
+"""Sessions: how they are opened, found, ended, and what they say of themselves."""

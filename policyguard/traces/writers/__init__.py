@@ -1,0 +1,1 @@
+"""Formats that other programs read, written from events: one module each."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -68,8 +69,9 @@ def run_http(
             name: (GuardedServer(name, sessions, limits), url) for name, url in upstreams.items()
         }
         runs = Runs(sessions, fixed=session, idle=limits.idle)
+        proxy = HttpProxy(served, runs, _HOSTS)
         config = uvicorn.Config(
-            HttpProxy(served, runs, _HOSTS),
+            proxy,
             host=host,
             port=port,
             log_level="warning",
@@ -82,8 +84,18 @@ def run_http(
             timeout_graceful_shutdown=2,
         )
         server = _Server(config, lambda bound: on_start(guard.policy, bound))
+        for signal_ in (signal.SIGTERM, signal.SIGINT):
+            # The server raises it again when it has ended: the guard is still to be closed then.
+            signal.signal(signal_, lambda _, __: None)
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-            runner.run(server.serve())
+            runner.run(_serve(server, proxy))
+
+
+async def _serve(server: uvicorn.Server, proxy: HttpProxy) -> None:
+    try:
+        await server.serve()
+    finally:
+        await proxy.close()
 
 
 class _Server(uvicorn.Server):

@@ -49,18 +49,17 @@ def run_http(
     policies: Sequence[str],
     store: Path | None,
     upstreams: dict[str, str],
+    limits: ProxyLimits,
     *,
     host: str,
     port: int,
     session: str = "",
-    limits: ProxyLimits | None = None,
     on_start: Callable[[str, int], None] = lambda _, __: None,
 ) -> None:
     """Serve servers behind a policy until a signal says to end.
 
     `on_start` is called with the policy's name and the port. Raises what `Guard.load` raises.
     """
-    limits = limits or ProxyLimits()
     if host not in LOOPBACK:
         raise UpstreamError(f"`{host}` is not a loopback address: use one of {LOOPBACK}")
     with Guard.load([*policies], store=store) as guard:

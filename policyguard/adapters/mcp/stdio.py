@@ -36,17 +36,16 @@ def run_stdio(
     policies: Sequence[str],
     store: Path | None,
     command: Sequence[str],
+    limits: ProxyLimits,
     *,
     server: str = "",
     session: str = "",
-    limits: ProxyLimits | None = None,
 ) -> int:
     """Run a server behind a policy until it or the client ends; return its exit code.
 
     `server` is its name for the policy, by default that of the command. Raises what `Guard.load`
     raises, and `OSError` if the server cannot be started.
     """
-    limits = limits or ProxyLimits()
     name = server or Path(command[0]).stem
     with Guard.load([*policies], store=store) as guard:
         sessions = ServedSessions(guard)
@@ -140,6 +139,7 @@ class StdioPump:
                     await self._deliver(passage, message, raw)
                 else:
                     self._start(self._deliver_later(passage, message, raw))
+                    await asyncio.sleep(0)  # what need not wait goes before the next message
 
     async def _deliver_later(self, passage: Any, message: Message, raw: bytes) -> None:
         try:

@@ -139,9 +139,7 @@ def greet(name: str) -> str:
 
 
 @server.completion()
-async def complete(
-    ref: Any, argument: types.CompletionArgument, context: Any
-) -> types.Completion:
+async def complete(ref: Any, argument: types.CompletionArgument, context: Any) -> types.Completion:
     """Complete an argument."""
     return types.Completion(values=[f"{argument.value}!"])
 

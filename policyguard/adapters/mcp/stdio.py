@@ -47,19 +47,27 @@ def run_stdio(
     raises, and `OSError` if the server cannot be started.
     """
     name = server or Path(command[0]).stem
-    with Guard.load([*policies], store=store) as guard:
-        sessions = ServedSessions(guard)
-        guarded = GuardedServer(name, sessions, limits)
-        runs = Runs(sessions, fixed=session, scope=name, idle=limits.idle, cwd=str(Path.cwd()))
-        return asyncio.run(_run(guarded, runs, command))
+    return asyncio.run(_run(policies, store, command, limits, name, session))
 
 
-async def _run(server: GuardedServer, runs: Runs, command: Sequence[str]) -> int:
-    process = await ServerProcess.start(command)
+async def _run(
+    policies: Sequence[str],
+    store: Path | None,
+    command: Sequence[str],
+    limits: ProxyLimits,
+    name: str,
+    session: str,
+) -> int:
+    process = await ServerProcess.start(command)  # it starts while the policy is loaded
     try:
-        output = await open_output(sys.stdout.buffer)
-        pump = StdioPump(server, runs, process, await open_input(sys.stdin.buffer), output)
-        return await pump.run()
+        with Guard.load([*policies], store=store) as guard:
+            sessions = ServedSessions(guard)
+            server = GuardedServer(name, sessions, limits)
+            cwd = str(Path.cwd())
+            runs = Runs(sessions, fixed=session, scope=name, idle=limits.idle, cwd=cwd)
+            output = await open_output(sys.stdout.buffer)
+            pump = StdioPump(server, runs, process, await open_input(sys.stdin.buffer), output)
+            return await pump.run()
     finally:
         await process.stop()
         with contextlib.suppress(OSError, ValueError):

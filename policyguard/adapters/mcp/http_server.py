@@ -21,6 +21,9 @@ from policyguard.model.errors import PolicyguardError
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
+_MAX_REQUESTS = 2048
+"""Requests at a time; more are refused with status 503."""
+
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]|_(?!_)){0,63}")
 
 
@@ -79,6 +82,7 @@ def run_http(
             ws="none",
             server_header=False,
             date_header=False,
+            limit_concurrency=_MAX_REQUESTS,
             timeout_keep_alive=3600,
             timeout_graceful_shutdown=2,
         )

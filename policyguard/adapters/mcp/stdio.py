@@ -130,6 +130,7 @@ class StdioPump:
     async def _pump_up(self) -> None:
         """Pass on what the client says."""
         async for line in read_lines(self._input, self._max_bytes):
+            await self._output.drain()  # a client that reads nothing is read no further
             if isinstance(line, LongLine):
                 text = f"the message has {line.size} bytes, at most {self._max_bytes} are passed on"
                 self._send_to_client(error_response(line.find_id(), INVALID_REQUEST, text))

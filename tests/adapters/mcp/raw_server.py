@@ -39,6 +39,10 @@ def call(message: dict[str, Any]) -> None:
         write(args["text"].replace("$ID", json.dumps(id_)))
     elif name == "large":
         answer(id_, {"content": [{"type": "text", "text": "x" * args["size"]}]})
+    elif name == "flood":
+        for number in range(args["messages"]):
+            data = {"data": "x" * 50_000, "number": number}
+            write(json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": data}))
     elif name == "end":
         sys.exit(args.get("code", 0))
     elif name == "kill":

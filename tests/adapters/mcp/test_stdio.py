@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -157,6 +158,51 @@ def test_a_waiting_call_can_be_cancelled(connect: Connect) -> None:
             if "id" not in message
         ]
         assert names == [first]
+
+
+def test_a_call_whose_time_is_over(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(f"{OPEN}limits: {{tools: {{never: {{timeout: 200ms}}}}}}\n")
+    with RawClient(tmp_path, str(file)) as client:
+        result = client.call("never")["result"]
+        assert "longer than 0.2 s" in result["content"][0]["text"]
+        assert client.call("x")["result"]
+        notes = [message for message in client.received() if "id" not in message]
+        assert [note["params"]["requestId"] for note in notes] == [1]
+
+
+def memory_of(pid: int) -> int:
+    """Return how many MiB a process has."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) // 1024
+
+
+def write_until_blocked(pipe: int) -> None:
+    """Send calls until nobody has read for a while."""
+    os.set_blocking(pipe, False)
+    line = b'{"jsonrpc":"2.0","id":"%d","method":"tools/call","params":{"name":"never"}}\n'
+    for number in range(200_000):
+        blocked_since = time.monotonic()
+        while True:
+            try:
+                os.write(pipe, line % number)
+                break
+            except BlockingIOError:
+                if time.monotonic() - blocked_since > 1:
+                    return
+                time.sleep(0.02)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_a_client_that_reads_nothing(connect: Connect) -> None:
+    """Neither the server's messages nor refusals pile up for it."""
+    with connect("--max-calls", "1", "--max-waiting", "0") as client:
+        client.call("x")
+        before = memory_of(client.process.pid)
+        client.send("tools/call", {"name": "flood", "arguments": {"messages": 4000}})
+        assert client.process.stdin is not None
+        write_until_blocked(client.process.stdin.fileno())
+        assert memory_of(client.process.pid) - before < 60
 
 
 def test_a_server_that_ends(connect: Connect) -> None:

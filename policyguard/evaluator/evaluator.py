@@ -38,7 +38,7 @@ from policyguard.model.effect import Effect
 from policyguard.model.errors import NonPlainArgumentsError
 from policyguard.model.event import Charge, Completed
 from policyguard.model.outcome import Outcome
-from policyguard.model.policy import Bounds
+from policyguard.model.policy import Bounds, ResultMeta
 from policyguard.model.tool_name import full_name_alias
 
 OPAQUE = "arguments/opaque"
@@ -63,8 +63,10 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     that is not its fingerprint; `within_tolerance` compares tolerant numbers. `patterns` tells
     which calls grants cover. `refusal_limits` are the ids of the limits of that kind, `exceptions`
     is None where the policy has none. With `refuses_batches` a refused call refuses the rest of
-    its batch. `result_rules` is what the rules on results share, if there are any. `reads_data`: an
-    expression reads `outcome.data`. With either a result `needs_parts`: more than its text.
+    its batch. `result_rules` is what the rules on results share, if there are any, `result_meta`
+    names keys of their metadata. With `disables_tools` some limit refuses a tool, not a call.
+    `reads_data`: an expression reads `outcome.data`. With either of result rules and this, a result
+    `needs_parts`: more than its text.
     """
 
     name: str
@@ -89,6 +91,8 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     check_tags: CheckTags
     patterns: PatternReader
     result_rules: ResultRules | None
+    result_meta: ResultMeta
+    disables_tools: bool
     reads_data: bool
     reads_counts: bool
     reads_changed: bool

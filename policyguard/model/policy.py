@@ -191,10 +191,17 @@ class Envelope(Entry, frozen=True, kw_only=True):
 
 
 class ResultMeta(PolicyStruct, frozen=True, kw_only=True):
-    """Metadata keys that flag a result as not advancing, or as the harness's fault."""
+    """Metadata keys that flag a result as not advancing, or as the harness's fault.
+
+    Of a server behind the proxy, `tokens` and `cost` say what a call has used; keys that match
+    `strip` (globs) do not reach the client.
+    """
 
     non_advancing: tuple[str, ...] = ()
     harness: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = ()
+    cost: tuple[str, ...] = ()
+    strip: tuple[str, ...] = ()
 
 
 class Outcomes(PolicyStruct, frozen=True, kw_only=True):

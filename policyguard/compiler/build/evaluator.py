@@ -89,6 +89,12 @@ def build_evaluator(
         check_tags=build_tag_checker(policy),
         patterns=GrantPatterns(policy.classify, expressions.shell),
         result_rules=planner.result_rules(),
+        result_meta=policy.outcomes.meta,
+        disables_tools=any(
+            getattr(getattr(level, kind), "refuse", "") == "tool"
+            for level in policy.limits.values()
+            for kind in level.__struct_fields__
+        ),
         reads_data=reads_field(reads, "outcome.data"),
         reads_counts=any(".count" in source for source in expressions.sources()),
         reads_changed=reads_field(reads, "outcome.changed"),

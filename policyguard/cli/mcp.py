@@ -7,6 +7,8 @@ from importlib import import_module
 import click
 
 _MODULES = {
+    "diff": "mcp_pins",
+    "pin": "mcp_pins",
     "run": "mcp_proxy",
     "serve": "mcp_proxy",
 }

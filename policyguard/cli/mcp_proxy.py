@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
+from policyguard.adapters.mcp.settings import ProxyLimits
 from policyguard.cli.console import policy_error, reports_errors, status, usage_error
 from policyguard.cli.options import path_option, policy_option
 from policyguard.model.diagnostic import PolicyError
@@ -17,6 +19,21 @@ _session_option = click.option(
 )
 
 
+def _limit_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a command with options for what the proxy takes in at a time."""
+    defaults = ProxyLimits()
+    for name, default, text in (
+        ("--max-waiting", defaults.max_waiting, "How many calls may wait until others end."),
+        ("--max-calls", defaults.max_calls, "How many calls may run at a time."),
+        ("--max-message", defaults.max_message, "Bytes of a message."),
+    ):
+        count = click.IntRange(min=0 if name == "--max-waiting" else 1)
+        command = click.option(name, type=count, default=default, show_default=True, help=text)(
+            command
+        )
+    return command
+
+
 @click.command(
     epilog="Example: policyguard mcp --policy policyguard.yaml --server fs -- npx some-server"
 )
@@ -24,6 +41,7 @@ _session_option = click.option(
 @_store_option
 @_session_option
 @click.option("--server", default="", help="The server's name.  [default: what it calls itself]")
+@_limit_options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @reports_errors(PolicyguardError, OSError)
 def run(
@@ -32,6 +50,7 @@ def run(
     session: str,
     server: str,
     command: tuple[str, ...],
+    **limits: int,
 ) -> None:
     """Start an MCP server and stand between it and the client on standard input and output."""
     try:
@@ -39,7 +58,9 @@ def run(
     except ImportError as error:
         usage_error(f"{error.name} is missing: pip install 'policyguard-engine[mcp]'")
     try:
-        code = run_stdio(policies, store, command, server=server, session=session)
+        code = run_stdio(
+            policies, store, command, ProxyLimits(**limits), server=server, session=session
+        )
     except PolicyError as error:
         policy_error(error)
     click.get_current_context().exit(code)
@@ -61,6 +82,7 @@ def run(
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8978, show_default=True)
+@_limit_options
 @reports_errors(PolicyguardError, OSError)
 def serve(
     policies: tuple[str, ...],
@@ -69,6 +91,7 @@ def serve(
     upstreams: tuple[str, ...],
     host: str,
     port: int,
+    **limits: int,
 ) -> None:
     """Serve MCP servers over streamable HTTP, each under its name."""
     try:
@@ -82,6 +105,15 @@ def serve(
             status(f"serving {url} under {policy} at http://{host}:{bound}/{name}")
 
     try:
-        run_http(policies, store, named, host=host, port=port, session=session, on_start=announce)
+        run_http(
+            policies,
+            store,
+            named,
+            ProxyLimits(**limits),
+            host=host,
+            port=port,
+            session=session,
+            on_start=announce,
+        )
     except PolicyError as error:
         policy_error(error)

@@ -29,8 +29,8 @@ def find_warnings(
             words = PART_WORDS.get(part, part)
             for pattern in find_patterns("\n".join(texts)):
                 yield PinWarning(name, tool, words, f"the pattern `{pattern}` occurs")
-            odd = dict.fromkeys(odd for text in texts for odd in describe_odd_characters(text))
-            for text in [*odd][:_MAX_ODD]:
+            found = {one: None for text in texts for one in describe_odd_characters(text)}
+            for text in [*found][:_MAX_ODD]:
                 yield PinWarning(name, tool, words, text)
-            if len(odd) > _MAX_ODD:
-                yield PinWarning(name, tool, words, f"and {len(odd) - _MAX_ODD} more of these")
+            if len(found) > _MAX_ODD:
+                yield PinWarning(name, tool, words, f"and {len(found) - _MAX_ODD} more of these")

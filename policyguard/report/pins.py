@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
@@ -10,7 +9,7 @@ from difflib import SequenceMatcher
 import msgspec
 
 from policyguard.model.pins import PartChange, PinWarning, ToolChange
-from policyguard.report.escape import for_terminal
+from policyguard.report.escape import for_terminal, json_document
 from policyguard.report.odd_characters import mark_odd_characters
 
 _SIGNS = {"new": "+", "changed": "~", "removed": "-"}
@@ -34,7 +33,7 @@ def render_json(changes: Sequence[ToolChange], warnings: Sequence[PinWarning]) -
         "changes": [msgspec.to_builtins(change) for change in changes],
         "warnings": [msgspec.to_builtins(warning) for warning in warnings],
     }
-    return json.dumps(document, indent=2)
+    return json_document(document)
 
 
 def summary(changes: Sequence[ToolChange]) -> str:

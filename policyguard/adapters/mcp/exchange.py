@@ -172,6 +172,8 @@ class Exchange:
         return Passage(to_server=message)
 
     async def _pass_call(self, key: object, pending: Pending, message: Message) -> Passage:
+        if self._pending.get(key) is not pending:  # cancelled before it began
+            return Passage()
         pending.task = asyncio.current_task()
         server, is_modern = self.server, pending.client.is_modern
         if not isinstance(pending.params.get("name"), str):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,6 +21,9 @@ from policyguard.model.errors import PolicyguardError
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
+_MAX_REQUESTS = 2048
+"""Requests at a time; more are refused with status 503."""
+
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]|_(?!_)){0,63}")
 
 
@@ -48,18 +52,17 @@ def run_http(
     policies: Sequence[str],
     store: Path | None,
     upstreams: dict[str, str],
+    limits: ProxyLimits,
     *,
     host: str,
     port: int,
     session: str = "",
-    limits: ProxyLimits | None = None,
     on_start: Callable[[str, int], None] = lambda _, __: None,
 ) -> None:
     """Serve servers behind a policy until a signal says to end.
 
     `on_start` is called with the policy's name and the port. Raises what `Guard.load` raises.
     """
-    limits = limits or ProxyLimits()
     if host not in LOOPBACK:
         raise UpstreamError(f"`{host}` is not a loopback address: use one of {LOOPBACK}")
     with Guard.load([*policies], store=store) as guard:
@@ -68,8 +71,9 @@ def run_http(
             name: (GuardedServer(name, sessions, limits), url) for name, url in upstreams.items()
         }
         runs = Runs(sessions, fixed=session, idle=limits.idle)
+        proxy = HttpProxy(served, runs, _HOSTS)
         config = uvicorn.Config(
-            HttpProxy(served, runs, _HOSTS),
+            proxy,
             host=host,
             port=port,
             log_level="warning",
@@ -78,12 +82,23 @@ def run_http(
             ws="none",
             server_header=False,
             date_header=False,
+            limit_concurrency=_MAX_REQUESTS,
             timeout_keep_alive=3600,
             timeout_graceful_shutdown=2,
         )
         server = _Server(config, lambda bound: on_start(guard.policy, bound))
+        for signal_ in (signal.SIGTERM, signal.SIGINT):
+            # The server raises it again when it has ended: the guard is still to be closed then.
+            signal.signal(signal_, lambda _, __: None)
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-            runner.run(server.serve())
+            runner.run(_serve(server, proxy))
+
+
+async def _serve(server: uvicorn.Server, proxy: HttpProxy) -> None:
+    try:
+        await server.serve()
+    finally:
+        await proxy.close()
 
 
 class _Server(uvicorn.Server):

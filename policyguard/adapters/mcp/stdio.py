@@ -36,31 +36,38 @@ def run_stdio(
     policies: Sequence[str],
     store: Path | None,
     command: Sequence[str],
+    limits: ProxyLimits,
     *,
     server: str = "",
     session: str = "",
-    limits: ProxyLimits | None = None,
 ) -> int:
     """Run a server behind a policy until it or the client ends; return its exit code.
 
     `server` is its name for the policy, by default that of the command. Raises what `Guard.load`
     raises, and `OSError` if the server cannot be started.
     """
-    limits = limits or ProxyLimits()
     name = server or Path(command[0]).stem
-    with Guard.load([*policies], store=store) as guard:
-        sessions = ServedSessions(guard)
-        guarded = GuardedServer(name, sessions, limits)
-        runs = Runs(sessions, fixed=session, scope=name, idle=limits.idle, cwd=str(Path.cwd()))
-        return asyncio.run(_run(guarded, runs, command))
+    return asyncio.run(_run(policies, store, command, limits, name, session))
 
 
-async def _run(server: GuardedServer, runs: Runs, command: Sequence[str]) -> int:
-    process = await ServerProcess.start(command)
+async def _run(
+    policies: Sequence[str],
+    store: Path | None,
+    command: Sequence[str],
+    limits: ProxyLimits,
+    name: str,
+    session: str,
+) -> int:
+    process = await ServerProcess.start(command)  # it starts while the policy is loaded
     try:
-        output = await open_output(sys.stdout.buffer)
-        pump = StdioPump(server, runs, process, await open_input(sys.stdin.buffer), output)
-        return await pump.run()
+        with Guard.load([*policies], store=store) as guard:
+            sessions = ServedSessions(guard)
+            server = GuardedServer(name, sessions, limits)
+            cwd = str(Path.cwd())
+            runs = Runs(sessions, fixed=session, scope=name, idle=limits.idle, cwd=cwd)
+            output = await open_output(sys.stdout.buffer)
+            pump = StdioPump(server, runs, process, await open_input(sys.stdin.buffer), output)
+            return await pump.run()
     finally:
         await process.stop()
         with contextlib.suppress(OSError, ValueError):
@@ -123,6 +130,7 @@ class StdioPump:
     async def _pump_up(self) -> None:
         """Pass on what the client says."""
         async for line in read_lines(self._input, self._max_bytes):
+            await self._output.drain()  # a client that reads nothing is read no further
             if isinstance(line, LongLine):
                 text = f"the message has {line.size} bytes, at most {self._max_bytes} are passed on"
                 self._send_to_client(error_response(line.find_id(), INVALID_REQUEST, text))
@@ -140,6 +148,7 @@ class StdioPump:
                     await self._deliver(passage, message, raw)
                 else:
                     self._start(self._deliver_later(passage, message, raw))
+                    await asyncio.sleep(0)  # what need not wait goes before the next message
 
     async def _deliver_later(self, passage: Any, message: Message, raw: bytes) -> None:
         try:

@@ -53,7 +53,7 @@ def read_parts(tool: Mapping[str, Any]) -> dict[str, Any]:
 def hash_parts(parts: Mapping[str, Any]) -> dict[str, str]:
     """Return the SHA-256 of each part, in hex. Raises `DefinitionError`."""
     texts = {part: canonical_json(value) for part, value in parts.items()}
-    size = sum(map(len, texts.values()))
+    size = sum(len(text.encode()) for text in texts.values())
     if size > MAX_DEFINITION_BYTES:
         raise DefinitionError(f"it has {size:,} bytes; at most {MAX_DEFINITION_BYTES:,} are read")
     return {part: hashlib.sha256(text.encode()).hexdigest() for part, text in texts.items()}
@@ -65,12 +65,16 @@ def hash_tool(hashes: Mapping[str, str]) -> str:
 
 
 def canonical_json(value: object) -> str:
-    """Return a value as JSON of one form: ASCII, keys sorted, no space. Raises `DefinitionError`.
+    """Return a value as JSON of one form: keys sorted, no white space. Raises `DefinitionError`.
 
-    Numbers keep their form: 1 is not 1.0.
+    Numbers keep their form: 1 is not 1.0. The text can be encoded as UTF-8.
     """
     try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"))
+        text = json.dumps(
+            value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+        )
+        text.encode()
+        return text
     except RecursionError:
         raise DefinitionError("it is nested too deep") from None
     except (TypeError, ValueError) as error:

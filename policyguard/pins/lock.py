@@ -94,8 +94,8 @@ def read_lock(data: bytes) -> ToolsLock:
     if len(data) > MAX_LOCK_BYTES:
         raise LockError(f"it has more than {MAX_LOCK_BYTES:,} bytes")
     try:
-        lock = msgspec.json.decode(data, type=ToolsLock)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        lock = msgspec.convert(json.loads(data), ToolsLock)  # msgspec's reader rounds large numbers
+    except (msgspec.ValidationError, ValueError) as error:
         raise LockError(f"it is not a lock of tools: {error}") from None
     except RecursionError:
         raise LockError("it is nested too deep") from None

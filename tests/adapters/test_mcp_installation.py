@@ -1,4 +1,4 @@
-"""`policyguard mcp install` sends servers' entries through the proxy, `uninstall` puts them back."""
+"""`mcp install` sends servers' entries through the proxy, `mcp uninstall` puts them back."""
 
 from __future__ import annotations
 

@@ -7,8 +7,12 @@ from importlib import import_module
 import click
 
 _MODULES = {
+    "diff": "mcp_pins",
+    "install": "mcp_install",
+    "pin": "mcp_pins",
     "run": "mcp_proxy",
     "serve": "mcp_proxy",
+    "uninstall": "mcp_install",
 }
 """The commands of the group, and their modules, which are imported when they are used."""
 

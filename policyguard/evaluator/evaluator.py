@@ -30,6 +30,7 @@ from policyguard.evaluator.halts import halt_violations
 from policyguard.evaluator.mark_states import MarkStates
 from policyguard.evaluator.marks import CompiledMark
 from policyguard.evaluator.outcome_classifier import OutcomeClassifier
+from policyguard.evaluator.pins import PinJudge
 from policyguard.evaluator.plan import BoundPlan, ClassCandidates, Plan
 from policyguard.evaluator.result_rules import ResultRules
 from policyguard.evaluator.session_state import SessionState
@@ -64,7 +65,8 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     which calls grants cover. `refusal_limits` are the ids of the limits of that kind, `exceptions`
     is None where the policy has none. With `refuses_batches` a refused call refuses the rest of
     its batch. `result_rules` is what the rules on results share, if there are any, `result_meta`
-    names keys of their metadata. With `disables_tools` some limit refuses a tool, not a call.
+    names keys of their metadata. `pins` judges the definitions of tools, if the policy pins any.
+    With `disables_tools` some limit refuses a tool, not a call.
     `reads_data`: an expression reads `outcome.data`. With either of result rules and this, a result
     `needs_parts`: more than its text.
     """
@@ -92,6 +94,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     patterns: PatternReader
     result_rules: ResultRules | None
     result_meta: ResultMeta
+    pins: PinJudge | None
     disables_tools: bool
     reads_data: bool
     reads_counts: bool
@@ -229,12 +232,15 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             or plan.rules
             or attempt.errors
             or attempt.is_unknown
+            or attempt.pins
         ):
             return ALLOWED
         found = list(learned)
         if attempt.is_unknown and session.offered is not None:
             found.append(session.offered.violation(attempt))
         would: list[Violation] = []
+        if attempt.pins and self.pins is not None:
+            (would if self.pins.observe else found).extend(self.pins.violations(attempt.pins))
         if evaluates_limits:
             self._evaluate_limits(session, attempt, bound_plan, found, would)
         for budget in plan.budgets:

@@ -40,6 +40,7 @@ def attempt_from_event(session: SessionState, event: Admitted | Refused, at: int
         event.hints,
         event.estimate,
         host_tool,
+        pins=event.pins,
     )
 
 

@@ -23,6 +23,7 @@ from policyguard.model.entry import (
 )
 from policyguard.model.limits import Budget, LimitLevel
 from policyguard.model.marks import Mark
+from policyguard.model.pins import Pins
 from policyguard.model.shell import Shell
 
 Blame = Literal["agent", "harness", "unknown"]
@@ -384,6 +385,7 @@ class Policy(PolicyStruct, frozen=True, kw_only=True):
     rules: tuple[Rule, ...] = ()
     result_rules: tuple[ResultRule, ...] = ()
     exceptions: tuple[Exemption, ...] = ()
+    pins: Pins | None = None
     journal: Journal
     bounds: Bounds
     digest: str

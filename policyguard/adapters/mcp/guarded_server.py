@@ -81,16 +81,13 @@ class Admitted(msgspec.Struct, eq=False):
 
 
 class GuardedServer:
-    """One server behind the proxy: its tools, and the calls of them under the policy.
-
-    `judge` says whether a tool, as the server lists it, may be used (pins).
-    """
+    """One server behind the proxy: its tools, and the calls of them under the policy."""
 
     def __init__(self, name: str, sessions: ServedSessions, limits: ProxyLimits) -> None:
         self.name = name
         self.sessions = sessions
         self.limits = limits
-        self.tools = ToolList(name)
+        self.tools = ToolList(name, sessions.guard._evaluator.pins)
         self.slots = CallSlots(limits.max_calls, limits.max_waiting)
         self._suspended: SuspendedCalls[OpenCall | AskedCall] = SuspendedCalls()
         self._tasks: OrderedDict[str, OpenCall] = OrderedDict()
@@ -188,6 +185,7 @@ class GuardedServer:
             may_be_repeated=False,
             server=self.name,
             hints=self.tools.hints_of(tool) or None,
+            definition=self.tools.pinned_definition(tool),
         )
 
     def _open(

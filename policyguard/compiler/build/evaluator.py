@@ -17,6 +17,7 @@ from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.compiler.build.grant_patterns import GrantPatterns
 from policyguard.compiler.build.json_results import JsonResultParser
 from policyguard.compiler.build.messages import collect_message_fields
+from policyguard.compiler.build.named_patterns import NamedPatterns
 from policyguard.compiler.build.outcome_matchers import (
     EnvelopeMatcher,
     ErrorNormalizer,
@@ -34,6 +35,7 @@ from policyguard.evaluator.outcome_classifier import OutcomeClassifier
 from policyguard.evaluator.plan import Plan
 from policyguard.model.limits import limits_of
 from policyguard.model.policy import Policy
+from policyguard.pins.book import PinBook
 
 
 def build_evaluator(
@@ -90,6 +92,7 @@ def build_evaluator(
         patterns=GrantPatterns(policy.classify, expressions.shell),
         result_rules=planner.result_rules(),
         result_meta=policy.outcomes.meta,
+        pins=_pin_book(policy),
         disables_tools=any(
             getattr(getattr(level, kind), "refuse", "") == "tool"
             for level in policy.limits.values()
@@ -112,6 +115,13 @@ def build_fingerprinter(policy: Policy) -> Fingerprinter:
         depth=policy.bounds.argument_depth,
         size=policy.bounds.argument_bytes,
     )
+
+
+def _pin_book(policy: Policy) -> PinBook | None:
+    if policy.pins is None:
+        return None
+    patterns = NamedPatterns(policy)
+    return PinBook(policy.pins, patterns.finder(policy.pins.finds))
 
 
 def _find_likeness(

@@ -87,7 +87,9 @@ def _direct_references(path: KeyPath, node: Node) -> Iterator[tuple[KeyPath, boo
         yield ("outcomes",), True
     if path[0] in ("limits", "budgets"):
         yield from ((("bounds", name), True) for name in _BOUNDS)
-    if any(get_child(part, "finds") is not None for part in list_selectors(node)):
+    if path == ("pins", "finds") or any(
+        get_child(part, "finds") is not None for part in list_selectors(node)
+    ):
         yield ("patterns",), False
     signature = get_child(node, "signature")
     if isinstance(signature, ScalarNode):

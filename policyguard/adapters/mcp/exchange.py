@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from policyguard.adapters.mcp.call_sessions import CallSession
 from policyguard.adapters.mcp.clients import Client, run_of
 from policyguard.adapters.mcp.guarded_server import Admitted, AskError, GuardedServer, OpenCall
 from policyguard.adapters.mcp.messages import (
+    INTERNAL_ERROR,
     INVALID_REQUEST,
     PROTOCOL_VERSION,
     SUBSCRIPTION_ID,
@@ -32,7 +34,6 @@ from policyguard.adapters.mcp.messages import (
 from policyguard.adapters.mcp.results import tool_error
 from policyguard.adapters.mcp.runs import Runs
 from policyguard.guard.host_log import log_failure, warn
-from policyguard.guard.session import Session
 
 _INVALID_PARAMS = -32602
 _TASK_METHODS = ("tasks/get", "tasks/result", "tasks/cancel")
@@ -61,7 +62,7 @@ class Pending(msgspec.Struct, eq=False):
     params: dict[str, Any]
     client: Client
     send: Sender | None = None
-    session: Session | None = None
+    session: CallSession | None = None
     call: OpenCall | None = None
     has_slot: bool = False
     task: asyncio.Task[Any] | None = None
@@ -157,11 +158,13 @@ class Exchange:
             return Passage()
         return Passage(to_server=message)
 
-    async def _open_session(self, pending: Pending) -> Session:
+    async def _open_session(self, pending: Pending) -> CallSession:
         run = self._run or run_of(meta(pending.params))
         session = await self._runs.open(pending.client, run, self._peer)
         if self._notifies and session.id not in self._listening:
-            self._listening[session.id] = self.server.listen(session, self._tell_list_changed)
+            self._listening[session.id] = self.server.changes.listen(
+                session, self._tell_list_changed
+            )
         return session
 
     async def _pass_list(self, pending: Pending, message: Message) -> Passage:
@@ -209,7 +212,7 @@ class Exchange:
         except asyncio.CancelledError:
             self._free(pending)
             raise
-        server.notify_changes(session)
+        server.changes.notify(session)
         if not isinstance(admitted, Admitted):
             return self._answer(key, pending, admitted)
         pending.call, pending.task = admitted.call, None
@@ -269,7 +272,7 @@ class Exchange:
             if pending.call is None:
                 return message
             edited = self.server.finish(pending.call, pending.params, message)
-            self.server.notify_changes(pending.call.session)
+            self.server.changes.notify(pending.call.session)
             return edited
         if method == "tools/list" and pending.session is not None:
             return self._edit_list(pending.session, message, pending.params)
@@ -281,11 +284,18 @@ class Exchange:
             self._subscriptions.pop(key_of(id_), None)
         return message
 
-    def _edit_list(self, session: Session, message: Message, params: dict[str, Any]) -> Message:
+    def _edit_list(self, session: CallSession, message: Message, params: dict[str, Any]) -> Message:
         result = message.get("result")
         if not isinstance(result, dict):
             return message
-        edited = self.server.tools.edit(result, session, is_first=not params.get("cursor"))
+        try:
+            edited = self.server.tools.edit(result, session, is_first=not params.get("cursor"))
+        except Exception as error:  # noqa: BLE001 - no failure of ours may show what is to be hidden
+            log_failure(f"the tools of `{self.server.name}` were not checked")
+            if self.server.sessions.allows_on_error:
+                return message
+            text = f"policyguard could not check the tools ({type(error).__name__}: {error})"
+            return error_response(message["id"], INTERNAL_ERROR, text)
         return message if edited is result else {**message, "result": edited}
 
     def _declare_changes(self, message: Message) -> Message:
@@ -293,7 +303,7 @@ class Exchange:
         result: Any = message.get("result")
         capabilities: Any = result.get("capabilities") if isinstance(result, dict) else None
         tools = capabilities.get("tools") if isinstance(capabilities, dict) else None
-        if not (self.server.disables_tools and isinstance(tools, dict)):
+        if not (self.server.changes.disables_tools and isinstance(tools, dict)):
             return message
         if tools.get("listChanged") is True:
             return message

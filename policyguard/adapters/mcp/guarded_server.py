@@ -17,8 +17,10 @@ from policyguard.adapters.mcp.approvals import (
     identify_call,
     is_approval,
 )
+from policyguard.adapters.mcp.call_sessions import CallSession, CallSessions
 from policyguard.adapters.mcp.clients import Client, call_of
-from policyguard.adapters.mcp.messages import Message, meta
+from policyguard.adapters.mcp.list_changes import ListChanges
+from policyguard.adapters.mcp.messages import INTERNAL_ERROR, Message, meta
 from policyguard.adapters.mcp.results import (
     NOTES,
     edit_error,
@@ -28,11 +30,9 @@ from policyguard.adapters.mcp.results import (
 )
 from policyguard.adapters.mcp.settings import ProxyLimits
 from policyguard.adapters.mcp.slots import CallSlots
-from policyguard.adapters.mcp.tool_lists import ToolList, find_disabled
+from policyguard.adapters.mcp.tool_lists import ToolList
 from policyguard.adapters.mcp.usage import read_usage
-from policyguard.adapters.sessions import ServedSessions
 from policyguard.guard.host_log import log_failure, warn
-from policyguard.guard.session import Session
 from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
 from policyguard.model.errors import PolicyguardError
@@ -59,7 +59,7 @@ class OpenCall(msgspec.Struct, eq=False):
     it then. `state` is what the server gave the client to repeat the call with.
     """
 
-    session: Session
+    session: CallSession
     decision: Decision | None
     client: Client
     started: float
@@ -69,7 +69,7 @@ class OpenCall(msgspec.Struct, eq=False):
 class AskedCall(msgspec.Struct, eq=False):
     """A call that waits for the user's answer."""
 
-    session: Session
+    session: CallSession
     decision: Decision
 
 
@@ -83,24 +83,21 @@ class Admitted(msgspec.Struct, eq=False):
 class GuardedServer:
     """One server behind the proxy: its tools, and the calls of them under the policy."""
 
-    def __init__(self, name: str, sessions: ServedSessions, limits: ProxyLimits) -> None:
+    def __init__(self, name: str, sessions: CallSessions, limits: ProxyLimits) -> None:
         self.name = name
         self.sessions = sessions
         self.limits = limits
-        self.tools = ToolList(name, sessions.guard._evaluator.pins)
+        self.tools = ToolList(name, sessions)
         self.slots = CallSlots(limits.max_calls, limits.max_waiting)
         self._suspended: SuspendedCalls[OpenCall | AskedCall] = SuspendedCalls()
         self._tasks: OrderedDict[str, OpenCall] = OrderedDict()
         outcome_meta = sessions.guard._evaluator.result_meta
-        self.disables_tools = sessions.guard._evaluator.disables_tools
-        """Whether the list of tools may change by what calls do."""
         self._hidden_keys = (*outcome_meta.strip, *outcome_meta.harness)
         self._meta = outcome_meta
-        self._disabled: OrderedDict[str, frozenset[str]] = OrderedDict()
-        self._listeners: dict[str, list[Callable[[], None]]] = {}
+        self.changes = ListChanges(name, sessions)
 
     async def admit(
-        self, session: Session, client: Client, params: dict[str, Any], ask: Asker | None
+        self, session: CallSession, client: Client, params: dict[str, Any], ask: Asker | None
     ) -> Admitted | dict[str, Any]:
         """Decide on a `tools/call`: return what goes to the server, or the result for the client.
 
@@ -112,7 +109,7 @@ class GuardedServer:
             return self._fail(session, client, params, error)
 
     async def _admit(
-        self, session: Session, client: Client, params: dict[str, Any], ask: Asker | None
+        self, session: CallSession, client: Client, params: dict[str, Any], ask: Asker | None
     ) -> Admitted | dict[str, Any]:
         state = params.get("requestState")
         if isinstance(state, str) and SuspendedCalls.is_state(state):
@@ -140,7 +137,7 @@ class GuardedServer:
 
     async def _ask(
         self,
-        session: Session,
+        session: CallSession,
         client: Client,
         params: dict[str, Any],
         decision: Decision,
@@ -170,7 +167,7 @@ class GuardedServer:
         by = f"the user of {client.name or 'an MCP client'}"
         return asked.session.approve(asked.decision, by=by)
 
-    def _check(self, session: Session, params: dict[str, Any]) -> Decision:
+    def _check(self, session: CallSession, params: dict[str, Any]) -> Decision:
         tool, arguments = params["name"], params.get("arguments")
         call = call_of(meta(params))
         if call is not None:
@@ -189,12 +186,16 @@ class GuardedServer:
         )
 
     def _open(
-        self, session: Session, decision: Decision | None, client: Client, params: dict[str, Any]
+        self,
+        session: CallSession,
+        decision: Decision | None,
+        client: Client,
+        params: dict[str, Any],
     ) -> Admitted:
         return Admitted(OpenCall(session, decision, client, time.monotonic()), params)
 
     def _fail(
-        self, session: Session, client: Client, params: dict[str, Any], error: Exception
+        self, session: CallSession, client: Client, params: dict[str, Any], error: Exception
     ) -> Admitted | dict[str, Any]:
         reason = f"policyguard could not check this call ({type(error).__name__}: {error})"
         if isinstance(error, PolicyguardError):
@@ -270,33 +271,6 @@ class GuardedServer:
             self.abandon(call, str(text or result.get("statusMessage") or "the task failed"))
         return message
 
-    def listen(self, session: Session, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call a function whenever the tools change that are disabled; return how to stop it."""
-        listeners = self._listeners.setdefault(session.id, [])
-        listeners.append(listener)
-
-        def stop() -> None:
-            listeners.remove(listener)
-            if not listeners:
-                self._listeners.pop(session.id, None)
-
-        return stop
-
-    def notify_changes(self, session: Session) -> None:
-        """Tell the listeners of a session if its disabled tools have changed."""
-        if not self.disables_tools:
-            return
-        prefix = join_tool_name("", self.name)
-        disabled = frozenset(name for name in find_disabled(session) if name.startswith(prefix))
-        if disabled == self._disabled.get(session.id, frozenset()):
-            return
-        self._disabled[session.id] = disabled
-        self._disabled.move_to_end(session.id)
-        if len(self._disabled) > _MAX_TASKS:
-            self._disabled.popitem(last=False)
-        for listener in [*self._listeners.get(session.id, ())]:
-            listener()
-
     def record(self, call: OpenCall, result: dict[str, Any]) -> dict[str, Any]:
         """Record a call's result; return it as the policy leaves it."""
         if call.decision is None:
@@ -335,7 +309,7 @@ class GuardedServer:
             log_failure(f"an error of `{self.name}` was not recorded")
             if self.sessions.allows_on_error:
                 return message
-            edited = {"code": error.get("code", -32603), "message": "the error is withheld"}
+            edited = {"code": error.get("code", INTERNAL_ERROR), "message": "the error is withheld"}
         return message if edited is error else {**message, "error": edited}
 
     def abandon(

@@ -19,6 +19,7 @@ MessageId = str | int | float
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
+INTERNAL_ERROR = -32603
 SERVER_GONE = -32000
 """Codes of JSON-RPC errors; the last one is of those that are for implementations to define."""
 

@@ -50,6 +50,7 @@ def check(sessions: ServedSessions, request: CheckRequest) -> CheckAnswer:
         "tags": request.tags or None,
         "hints": request.hints or None,
         "estimate": request.estimate or None,
+        "definition": request.definition,
     }
     call = request.call
     decision = sessions.check(
@@ -68,6 +69,7 @@ def preview(sessions: ServedSessions, request: CheckRequest) -> CheckAnswer:
         tags=request.tags or None,
         hints=request.hints or None,
         estimate=request.estimate or None,
+        definition=request.definition,
     )
     return _answer_check(decision, "")
 

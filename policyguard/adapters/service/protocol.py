@@ -31,6 +31,7 @@ class CheckRequest(SessionRequest, kw_only=True):
     tags: dict[str, Any] = msgspec.field(default_factory=dict)
     hints: dict[str, bool] = msgspec.field(default_factory=dict)
     estimate: dict[str, float] = msgspec.field(default_factory=dict)
+    definition: dict[str, Any] | None = None
     retry: bool = False
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from policyguard import Guard
+from policyguard.adapters.mcp.call_sessions import LocalSessions
 from policyguard.adapters.mcp.exchange import Exchange, Passage
 from policyguard.adapters.mcp.guarded_server import GuardedServer
 from policyguard.adapters.mcp.messages import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from policyguard.adapters.mcp.runs import Runs
 from policyguard.adapters.mcp.settings import ProxyLimits
-from policyguard.adapters.sessions import ServedSessions
 
 MODERN = {
     PROTOCOL_VERSION: "2026-07-28",
@@ -35,7 +35,7 @@ class Peers:
         file = folder / "policy.yaml"
         file.write_text(f"policyguard: 1\nname: p\n{policy}")
         self.guard = Guard.load(file)
-        self.sessions = ServedSessions(self.guard)
+        self.sessions = LocalSessions(self.guard)
         self.limits = limits or ProxyLimits()
         self.runs = Runs(self.sessions, idle=60)
         self.server = GuardedServer(name, self.sessions, self.limits)

@@ -28,6 +28,7 @@ from policyguard.adapters.mcp.messages import (
     is_response,
     key_of,
     meta,
+    notification,
     params,
     result_response,
 )
@@ -138,6 +139,9 @@ class Exchange:
         return Passage(to_server=message)
 
     def _pass_notification(self, message: Message) -> Passage:
+        if message.get("method") == "tools/call":  # some server might run it all the same
+            warn("dropped a call without an id: nothing could answer it")
+            return Passage()
         if message.get("method") != "notifications/cancelled":
             return Passage(to_server=message)
         found = params(message)
@@ -242,7 +246,7 @@ class Exchange:
             answer = await waiting
         except asyncio.CancelledError:
             reason = {"requestId": id_, "reason": "the call was cancelled"}
-            send(_notification("notifications/cancelled", reason))
+            send(notification("notifications/cancelled", reason))
             raise
         finally:
             del self._asked[id_]
@@ -252,8 +256,16 @@ class Exchange:
 
     def from_server(self, message: Message) -> Message | None:
         """Return a server's message as the client may see it; None if not at all."""
+        if "method" in message and ("result" in message or "error" in message):
+            warn(f"dropped a message of `{self.server.name}` that is request and response in one")
+            return None
         if is_response(message):
-            return self._pass_response(message)
+            try:
+                return self._pass_response(message)
+            except Exception as error:  # noqa: BLE001 - as above: nothing unchecked is passed on
+                log_failure(f"a response of `{self.server.name}` was not passed on")
+                text = f"policyguard failed to pass the response on ({type(error).__name__})"
+                return error_response(message["id"], INTERNAL_ERROR, text)
         if message.get("method") == "notifications/tasks/status":
             self.server.note_task(params(message))
         return message
@@ -279,7 +291,7 @@ class Exchange:
         if method in _TASK_METHODS:
             return self.server.finish_task(method, pending.params, message)
         if method in ("initialize", "server/discover"):
-            return self._declare_changes(message)
+            return self.server.changes.declare(message)
         if method == "subscriptions/listen":
             self._subscriptions.pop(key_of(id_), None)
         return message
@@ -298,25 +310,13 @@ class Exchange:
             return error_response(message["id"], INTERNAL_ERROR, text)
         return message if edited is result else {**message, "result": edited}
 
-    def _declare_changes(self, message: Message) -> Message:
-        """Declare that the list of tools may change, if the policy may disable some."""
-        result: Any = message.get("result")
-        capabilities: Any = result.get("capabilities") if isinstance(result, dict) else None
-        tools = capabilities.get("tools") if isinstance(capabilities, dict) else None
-        if not (self.server.changes.disables_tools and isinstance(tools, dict)):
-            return message
-        if tools.get("listChanged") is True:
-            return message
-        capabilities = {**capabilities, "tools": {**tools, "listChanged": True}}
-        return {**message, "result": {**result, "capabilities": capabilities}}
-
     def _tell_list_changed(self) -> None:
         if self.send is None:
             return
         if not self.client.is_modern and self.client.protocol:
-            self.send(_notification(_LIST_CHANGED))
+            self.send(notification(_LIST_CHANGED))
         for id_ in [*self._subscriptions.values()]:
-            self.send(_notification(_LIST_CHANGED, {"_meta": {SUBSCRIPTION_ID: id_}}))
+            self.send(notification(_LIST_CHANGED, {"_meta": {SUBSCRIPTION_ID: id_}}))
 
     def timeout_of(self, message: Message) -> float | None:
         """Return how many seconds the policy gives a call that goes to the server."""
@@ -342,8 +342,8 @@ class Exchange:
             ),
         )
         cancelled = {"requestId": message["id"], "reason": text}
-        notification = _notification("notifications/cancelled", cancelled)
-        return Passage(to_server=notification, to_client=answer.to_client)
+        cancellation = notification("notifications/cancelled", cancelled)
+        return Passage(to_server=cancellation, to_client=answer.to_client)
 
     def fail(self, message: Message, reason: str, code: int) -> Message | None:
         """Return the error of a request that did not get through; None if it waits for none."""
@@ -397,8 +397,3 @@ class Exchange:
             if pending.call is not None:
                 self.server.abandon(pending.call, asyncio.CancelledError(reason))
         self._pending.clear()
-
-
-def _notification(method: str, values: dict[str, Any] | None = None) -> Message:
-    message: Message = {"jsonrpc": "2.0", "method": method}
-    return message if values is None else {**message, "params": values}

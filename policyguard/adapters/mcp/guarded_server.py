@@ -16,11 +16,19 @@ from policyguard.adapters.mcp.approvals import (
     build_form,
     identify_call,
     is_approval,
+    restore_state,
 )
 from policyguard.adapters.mcp.call_sessions import CallSession, CallSessions
 from policyguard.adapters.mcp.clients import Client, call_of
 from policyguard.adapters.mcp.list_changes import ListChanges
-from policyguard.adapters.mcp.messages import INTERNAL_ERROR, Message, meta
+from policyguard.adapters.mcp.messages import (
+    INTERNAL_ERROR,
+    Message,
+    error_response,
+    meta,
+    task_id,
+    without_contradiction,
+)
 from policyguard.adapters.mcp.results import (
     NOTES,
     edit_error,
@@ -40,6 +48,9 @@ from policyguard.model.tool_name import join_tool_name
 
 _MAX_TASKS = 4096
 """Tasks of a server whose calls are remembered; the oldest are forgotten first."""
+
+_SHOWN = ("content", "structuredContent")
+"""What of a tool's result is shown to a model."""
 
 _URL_ELICITATION = -32042
 """The error that asks the client to open an address and to repeat the call (2025-11-25)."""
@@ -116,7 +127,7 @@ class GuardedServer:
             identity = identify_call(self.name, session.id, params)
             resumed = self._suspended.resume(state, identity)
             if isinstance(resumed, OpenCall):
-                return Admitted(resumed, _restore_state(params, resumed.state))
+                return Admitted(resumed, restore_state(params, resumed.state))
             if resumed is None:
                 text = (
                     "This call was not run: the answer it carries is of another call, too old, or "
@@ -125,7 +136,7 @@ class GuardedServer:
                 return tool_error(text, is_modern=client.is_modern)
             responses = params.get("inputResponses")
             answer = responses.get(NOTES) if isinstance(responses, dict) else None
-            params = _restore_state(params, None)
+            params = restore_state(params, None)
             if not self._approve(resumed, client, answer):
                 return refuse(resumed.decision, is_modern=client.is_modern)
         decision = self._check(session, params)
@@ -211,6 +222,7 @@ class GuardedServer:
 
         `params` are those that the client sent.
         """
+        message = without_contradiction(message)
         if "error" in message:
             error = message["error"] if isinstance(message["error"], dict) else {}
             if error.get("code") == _URL_ELICITATION:
@@ -219,36 +231,53 @@ class GuardedServer:
             return self._finish_error(call, message, error)
         result = message.get("result")
         if not isinstance(result, dict):
-            return message
-        if result.get("resultType") == "input_required":
-            return {**message, "result": self._suspend(call, params, result)}
-        task = _task_id(result)
-        if task:
-            self._tasks[task] = call
-            if len(self._tasks) > _MAX_TASKS:
-                self._forget([self._tasks.popitem(last=False)[1]])
-            return message
+            text = f"the response of `{self.name}` has no result"
+            self.abandon(call, text)
+            return error_response(message["id"], INTERNAL_ERROR, text)
+        if result.keys().isdisjoint(
+            _SHOWN
+        ):  # what a client shows is a result, whatever it is called
+            if result.get("resultType") == "input_required":
+                return {**message, "result": self._suspend(call, params, result)}
+            task = task_id(result)
+            if task:
+                self._tasks[task] = call
+                if len(self._tasks) > _MAX_TASKS:
+                    self._forget([self._tasks.popitem(last=False)[1]])
+                return message
         edited = self.record(call, result)
         return message if edited is result else {**message, "result": edited}
 
     def finish_task(self, method: str, params: dict[str, Any], message: Message) -> Message:
         """Record the result of a task, if this response brings it; return it for the client."""
+        message = without_contradiction(message)
         result = message.get("result")
-        task = params.get("taskId")
-        if not isinstance(task, str):
-            return message
-        call = self._tasks.get(task)
+        call = self._tasks.get(str(params.get("taskId")))
         if call is None:
-            return message
-        if "error" in message and method == "tasks/result":
+            return self._finish_unknown_task(message)
+        if "error" in message:
             error = message["error"] if isinstance(message["error"], dict) else {}
-            return self._finish_error(call, message, error)
+            return self._finish_error(call, message, error) if method == "tasks/result" else message
         if not isinstance(result, dict):
-            return message
-        if method == "tasks/result":
+            return error_response(message["id"], INTERNAL_ERROR, "the response has no result")
+        if method == "tasks/result" or not result.keys().isdisjoint(_SHOWN):
             edited = self.record(call, result)
             return message if edited is result else {**message, "result": edited}
         return self._note_status(call, message, result)
+
+    def _finish_unknown_task(self, message: Message) -> Message:
+        """Return a response about a task that is not known here, or not any more.
+
+        Nothing tells which result rules cover its call, so with any of them it shows no result.
+        """
+        result = message.get("result")
+        if self.sessions.guard._evaluator.result_rules is None or not isinstance(result, dict):
+            return message
+        inner = result.get("result")
+        if result.keys().isdisjoint(_SHOWN) and not isinstance(inner, dict):
+            return message
+        text = "the result is withheld: the call of this task is not known to the policy"
+        return error_response(message["id"], INTERNAL_ERROR, text)
 
     def note_task(self, params: dict[str, Any]) -> None:
         """Note what the server tells of a task without being asked."""
@@ -350,27 +379,3 @@ class GuardedServer:
         for call in calls:
             if isinstance(call, OpenCall):
                 self.abandon(call, asyncio.CancelledError("the client did not repeat the call"))
-
-
-def _restore_state(params: dict[str, Any], state: str | None) -> dict[str, Any]:
-    """Return the parameters with the server's own state, and without the answers to us."""
-    restored = {key: value for key, value in params.items() if key != "requestState"}
-    if state is not None:
-        restored["requestState"] = state
-    responses = params.get("inputResponses")
-    if isinstance(responses, dict) and NOTES in responses:
-        left = {key: value for key, value in responses.items() if key != NOTES}
-        restored["inputResponses"] = left
-        if not left:
-            del restored["inputResponses"]
-    return restored
-
-
-def _task_id(result: dict[str, Any]) -> str:
-    """Return the id of the task that runs a call: of 2025-11-25, or of the tasks extension."""
-    task = result.get("task")
-    if isinstance(task, dict) and isinstance(task.get("taskId"), str):
-        return str(task["taskId"])
-    if result.get("resultType") == "task" and isinstance(result.get("taskId"), str):
-        return str(result["taskId"])
-    return ""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
 
 from policyguard.adapters.mcp.call_sessions import CallSession, CallSessions
+from policyguard.adapters.mcp.messages import Message
 from policyguard.guard.host_log import log_failure
 from policyguard.model.tool_name import join_tool_name
 
@@ -22,9 +24,21 @@ class ListChanges:
     def __init__(self, server: str, sessions: CallSessions) -> None:
         self._prefix = join_tool_name("", server)
         self._sessions = sessions
-        self.disables_tools = sessions.guard._evaluator.disables_tools
+        self.disables_tools: bool = sessions.guard._evaluator.disables_tools
         self._disabled: OrderedDict[str, frozenset[str]] = OrderedDict()
         self._listeners: dict[str, list[Callable[[], None]]] = {}
+
+    def declare(self, message: Message) -> Message:
+        """Return what a server says of itself, saying that its tools may change if they may."""
+        result: Any = message.get("result")
+        capabilities: Any = result.get("capabilities") if isinstance(result, dict) else None
+        tools = capabilities.get("tools") if isinstance(capabilities, dict) else None
+        if not (self.disables_tools and isinstance(tools, dict)):
+            return message
+        if tools.get("listChanged") is True:
+            return message
+        capabilities = {**capabilities, "tools": {**tools, "listChanged": True}}
+        return {**message, "result": {**result, "capabilities": capabilities}}
 
     def listen(self, session: CallSession, listener: Callable[[], None]) -> Callable[[], None]:
         """Call a function whenever the disabled tools change; return how to stop it."""

@@ -16,7 +16,7 @@ _MAX_SESSIONS = 4096
 
 
 class ListChanges:
-    """The disabled tools of one server, by session, and who is told when they change.
+    """The disabled tools of one server, by session, and the listeners to their changes.
 
     They change only if the policy has a limit that `disables_tools`.
     """
@@ -58,7 +58,7 @@ class ListChanges:
             return
         try:
             names = self._sessions.find_disabled(session)
-        except Exception:  # noqa: BLE001 - a client that is not told still gets its calls refused
+        except Exception:  # noqa: BLE001 - the calls of these tools are refused all the same
             log_failure("the disabled tools could not be listed")
             return
         disabled = frozenset(name for name in names if name.startswith(self._prefix))

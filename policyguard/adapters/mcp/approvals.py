@@ -95,7 +95,7 @@ class SuspendedCalls(Generic[T]):
 
     @staticmethod
     def is_state(state: str) -> bool:
-        """Whether a state is one of this kind, whoever made it."""
+        """Whether a state is one of this kind, valid or forged."""
         return state.startswith(_STATE_PREFIX)
 
     def resume(self, state: str, identity: bytes) -> T | None:

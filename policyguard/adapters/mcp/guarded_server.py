@@ -28,7 +28,7 @@ from policyguard.adapters.mcp.results import (
 )
 from policyguard.adapters.mcp.settings import ProxyLimits
 from policyguard.adapters.mcp.slots import CallSlots
-from policyguard.adapters.mcp.tool_lists import ToolList
+from policyguard.adapters.mcp.tool_lists import ToolList, find_disabled
 from policyguard.adapters.mcp.usage import read_usage
 from policyguard.adapters.sessions import ServedSessions
 from policyguard.guard.host_log import log_failure, warn
@@ -287,7 +287,7 @@ class GuardedServer:
         if not self.disables_tools:
             return
         prefix = join_tool_name("", self.name)
-        disabled = frozenset(name for name in session.find_disabled(()) if name.startswith(prefix))
+        disabled = frozenset(name for name in find_disabled(session) if name.startswith(prefix))
         if disabled == self._disabled.get(session.id, frozenset()):
             return
         self._disabled[session.id] = disabled

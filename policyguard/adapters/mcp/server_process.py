@@ -43,7 +43,7 @@ class ServerProcess:
         return cls(process)
 
     async def wait(self) -> int:
-        """Return the exit code once the process has ended, whoever holds its pipes still."""
+        """Return the exit code once the process has ended, though others may hold its pipes."""
         while self._process.returncode is None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_POLL):

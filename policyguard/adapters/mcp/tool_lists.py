@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Any
 
 from policyguard.adapters.mcp.results import NOTES
+from policyguard.evaluator.disabled_tools import find_disabled_tools, may_edit_results
 from policyguard.evaluator.pins import PinJudge
 from policyguard.guard.host_log import warn
 from policyguard.guard.session import Session
@@ -29,6 +31,15 @@ _HINTS = {
     "openWorldHint": "open_world",
 }
 _NOTES_SCHEMA = {"type": "object", "description": "Notes of the policy on this call."}
+
+
+def find_disabled(session: Session, tools: Iterable[str] = ()) -> dict[str, str]:
+    """Return the disabled tools with the reason: by limits, and of `tools` by the policy."""
+    guard = session.guard
+    if guard._mode.observe:
+        return {}
+    with guard._lock:
+        return find_disabled_tools(guard._evaluator, session._state, tools)
 
 
 class ToolList:
@@ -94,7 +105,7 @@ class ToolList:
             findings += self._forget_others()
         self._warn(findings)
         names = {id(tool): join_tool_name(str(tool.get("name")), self._server) for tool in tools}
-        disabled = session.find_disabled(names.values())
+        disabled = find_disabled(session, names.values())
         kept = [
             self._edit_schema(tool, session, names[id(tool)])
             for tool in tools
@@ -164,7 +175,7 @@ class ToolList:
         schema = tool.get("outputSchema")
         if not isinstance(schema, dict):
             return tool
-        if session.may_edit_results(name):
+        if may_edit_results(session.guard._evaluator, session._state, name):
             return {key: value for key, value in tool.items() if key != "outputSchema"}
         if schema.get("additionalProperties", True) is True and (
             schema.get("unevaluatedProperties", True) is True

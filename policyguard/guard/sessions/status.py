@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import cast
 
-from policyguard.evaluator.disabled_tools import find_disabled_tools, may_edit_results
+from policyguard.evaluator.disabled_tools import find_disabled_tools
 from policyguard.evaluator.session_state import PROGRESSING
 from policyguard.guard.sessions.lifetime import SessionLifetime
 from policyguard.learned.progress import ProgressStatus
@@ -26,23 +25,13 @@ class SessionStatus(SessionLifetime):
         Those that limits have switched off, until the limit's `until`; and of the tools that the
         host has named (`offer`), those of which the policy refuses every call.
         """
-        offered = self._state.offered
-        return self.find_disabled(() if offered is None else offered.names)
-
-    def find_disabled(self, tools: Iterable[str]) -> dict[str, str]:
-        """Return which tools need not be offered to the model, with the reason, as `disabled` does.
-
-        `tools` are those of which it is asked whether the policy refuses every call, as the model
-        calls them.
-        """
         if self.guard._mode.observe:
             return {}
+        offered = self._state.offered
         with self.guard._lock:
-            return find_disabled_tools(self.guard._evaluator, self._state, tools)
-
-    def may_edit_results(self, tool: str) -> bool:
-        """Whether a result rule of the policy may change the results of a tool, so named."""
-        return may_edit_results(self.guard._evaluator, self._state, tool)
+            return find_disabled_tools(
+                self.guard._evaluator, self._state, () if offered is None else offered.names
+            )
 
     @property
     def progress(self) -> Progress:

@@ -119,7 +119,8 @@ def test_several_servers_share_a_lock(setup: Setup) -> None:
     [
         ([sys.executable, "-c", "print(1)"], [], "cannot be asked for its tools"),
         (["no-such-program"], [], "cannot be asked for its tools"),
-        (["http://127.0.0.1:9/mcp"], [], "cannot be asked for its tools"),
+        (["http://127.0.0.1:9/mcp"], [], "name the server with --server"),
+        (["http://127.0.0.1:9/mcp"], ["--server", "a"], "cannot be asked for its tools"),
         (["sleep", "1000"], ["--timeout", "0.5"], "did not list its tools within 0.5 s"),
     ],
 )

@@ -23,7 +23,7 @@ _lock_option = path_option(
     "--lock", dir_okay=False, help_="The lock.  [default: the policy's, else ./tools.lock]"
 )
 _server_option = click.option(
-    "--server", default="", help="The server's name.  [default: what it calls itself]"
+    "--server", default="", help="The server's name, as for the proxy.  [default: the command's]"
 )
 _timeout_option = click.option(
     "--timeout",
@@ -129,8 +129,7 @@ def _ask(
     except PolicyError as error:
         policy_error(error)
     is_address = len(target) == 1 and target[0].startswith(("http://", "https://"))
+    if is_address and not server:
+        usage_error("name the server with --server, as for the proxy")
     found = read_server_tools(target[0] if is_address else target, timeout)
-    name = server or found.name
-    if not name:
-        usage_error("the server has no name of its own; name it with --server")
-    return context, name, found
+    return context, server or Path(target[0]).stem, found

@@ -13,6 +13,12 @@ from policyguard.model.effect import Effect
 from policyguard.model.pins import PinFinding
 from policyguard.model.tool_name import join_tool_name
 
+_MAX_SHOWN = 5
+"""Tools that one warning names."""
+
+_MAX_WARNINGS = 64
+"""Warnings that are remembered, so as not to be repeated."""
+
 _MAX_TOOLS = 4096
 """Tools of a server whose hints are remembered; the oldest are forgotten first."""
 
@@ -35,7 +41,9 @@ class ToolList:
         self._definitions: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._listed: set[str] = set()
         """The names in the list that is being read, page by page."""
-        self._warned: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._has_forgotten = False
+        """Whether the list has more tools than are remembered."""
+        self._warned: OrderedDict[str, None] = OrderedDict()
 
     def hints_of(self, tool: str) -> dict[str, bool]:
         """Return the hints with which the server lists a tool."""
@@ -57,7 +65,11 @@ class ToolList:
 
         None if the policy pins nothing.
         """
-        return None if self._pins is None else self._definitions.get(tool, {})
+        if self._pins is None:
+            return None
+        # Of a tool that may be listed nothing but its name is known: it is not as it was pinned.
+        unknown = {"name": tool} if self._has_forgotten else {}
+        return self._definitions.get(tool, unknown)
 
     def edit(
         self, result: dict[str, Any], session: CallSession, *, is_first: bool = True
@@ -75,16 +87,19 @@ class ToolList:
         tools = [tool for tool in listed if isinstance(tool, dict)]
         if is_first:
             self._listed.clear()
+            self._has_forgotten = False
         for tool in tools:
             self._remember(tool)
+        findings, refused = self._judge_page(tools)
         if not result.get("nextCursor"):
-            self._forget_others()
+            findings += self._forget_others()
+        self._warn(findings)
         names = {id(tool): join_tool_name(str(tool.get("name")), self._server) for tool in tools}
         disabled = self._sessions.find_disabled(session, names.values())
         kept = [
             self._edit_schema(tool, session, names[id(tool)])
             for tool in tools
-            if names[id(tool)] not in disabled and not self._is_refused(tool)
+            if names[id(tool)] not in disabled and id(tool) not in refused
         ]
         unchanged = len(kept) == len(listed) and all(map(_is_same, kept, listed))
         return result if unchanged else {**result, "tools": kept}
@@ -99,38 +114,52 @@ class ToolList:
         self._listed.add(name)
         self._definitions[name] = tool
         if len(self._definitions) > _MAX_TOOLS:
-            self._definitions.popitem(last=False)
+            forgotten, _ = self._definitions.popitem(last=False)
+            self._has_forgotten |= forgotten in self._listed
 
-    def _forget_others(self) -> None:
-        """Forget the tools that are not in the list, which has been read to its end."""
+    def _forget_others(self) -> list[PinFinding]:
+        """Forget the tools that are not in the list, which has been read to its end.
+
+        Return what is pinned of these.
+        """
         for name in self._definitions.keys() - self._listed:
             del self._definitions[name]
-        if self._pins is not None:
-            for finding in self._pins.find_removed(self._server, self._listed):
-                self._warn(finding)
+        return [] if self._pins is None else [*self._pins.find_removed(self._server, self._listed)]
 
     def _judge(self, tool: dict[str, Any]) -> PinFinding | None:
         return None if self._pins is None else self._pins.judge(self._server, tool)
 
-    def _is_refused(self, tool: dict[str, Any]) -> bool:
-        """Whether every call of a tool is refused by how it was pinned, without a question."""
-        name = tool.get("name")
-        judged = self._definitions.get(name, tool) if isinstance(name, str) else tool
-        finding = self._judge(judged)
-        if finding is None or self._pins is None:
-            return False
-        self._warn(finding)
-        return finding.effect >= Effect.BLOCK and not self._pins.observe
+    def _judge_page(self, tools: list[dict[str, Any]]) -> tuple[list[PinFinding], set[int]]:
+        """Judge a page of tools, each by the definition that is remembered.
 
-    def _warn(self, finding: PinFinding) -> None:
-        """Tell the user of a finding, once."""
-        key = finding.tool, finding.text
-        if key not in self._warned:
-            self._warned[key] = None
-            if len(self._warned) > _MAX_TOOLS:
+        Return also the `id` of those whose every call is refused without a question.
+        """
+        findings: list[PinFinding] = []
+        refused: set[int] = set()
+        for tool in tools if self._pins is not None else ():
+            name = tool.get("name")
+            known = self._definitions.get(name) if isinstance(name, str) else None
+            finding = self._judge(known or tool)
+            if finding is None:
+                continue
+            findings.append(finding)
+            if finding.effect >= Effect.BLOCK and self._pins is not None and not self._pins.observe:
+                refused.add(id(tool))
+        return findings, refused
+
+    def _warn(self, findings: list[PinFinding]) -> None:
+        """Tell the user of what was found, in one message and once."""
+        if not findings:
+            return
+        shown = [f"{finding.tool!r} ({finding.text})" for finding in findings[:_MAX_SHOWN]]
+        if len(findings) > _MAX_SHOWN:
+            shown.append(f"and {len(findings) - _MAX_SHOWN} more")
+        text = f"tools of {self._server!r} are not as they were pinned: {', '.join(shown)}"
+        if text not in self._warned:
+            self._warned[text] = None
+            if len(self._warned) > _MAX_WARNINGS:
                 self._warned.popitem(last=False)
-            entries = ", ".join(violation.id for violation in finding.violations)
-            warn(f"tool {finding.tool!r} of {finding.server!r}: {finding.text} ({entries})")
+            warn(f"{text}; see `policyguard mcp diff`")
 
     def _edit_schema(self, tool: dict[str, Any], session: CallSession, name: str) -> dict[str, Any]:
         schema = tool.get("outputSchema")

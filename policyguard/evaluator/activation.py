@@ -16,11 +16,11 @@ class ActivationContext(msgspec.Struct, frozen=True):
 
     `extract_targets` finds the targets of a call (None: nothing reads them), `derived_fields`
     computes fields of `call` from its arguments, `address_fields` those that also depend on its
-    command and the session's folder. Of the command of `first_line_tools` only a line is one. `to_timestamp` and `to_duration` convert
-    nanoseconds, `convert_tags` the host's tags, `to_keys` those of a mark: it takes functions that
-    say whether a key is set, and how many are. `redact` masks secrets in a text. `parse_data` reads
-    a result as JSON, and raises `ValueError` if it is none, `ExpressionError` if it is too large or
-    deep.
+    command and the session's folder. Of the command of `first_line_tools` only a line is one.
+    `to_timestamp` and `to_duration` convert nanoseconds, `convert_tags` the host's tags, `to_keys`
+    those of a mark: it takes functions that say whether a key is set, and how many are. `redact`
+    masks secrets in a text. `parse_data` reads a result as JSON, and raises `ValueError` if it is
+    none, `ExpressionError` if it is too large or deep.
     """
 
     lists: dict[str, Any]

@@ -33,7 +33,7 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
 
-_APPROVER = "the host's approval seam"
+_APPROVER = "the approval resolver of the host"
 _MAX_ASKED = 1000
 """Calls that wait for an approval, of all sessions."""
 
@@ -41,8 +41,8 @@ _MAX_ASKED = 1000
 class PolicyguardInterceptor:
     """Decides on tool calls, and sees turns, results and the model's usage.
 
-    A refusal is a plain deny. *ask* is a deny that the host's approval seam may lift; a call that
-    then runs is approved and counted when its result comes. Advice is a warning, and is added to a
+    A refusal is a plain deny. *ask* is a deny that an approval resolver of the host may lift; a call
+    that then runs is approved and counted when its result comes. Advice is a warning, and is added to a
     result that is text. What result rules change, the model sees changed, by a transform. `price`
     returns the cost of one model call from its usage, in the currency of the policy's budgets.
     """
@@ -54,8 +54,11 @@ class PolicyguardInterceptor:
         self._price = price
         self._asked: OrderedDict[tuple[str, str], Decision] = OrderedDict()
 
-    async def intercept(self, context: Mapping[str, Any], /) -> Verdict:
-        """Return the verdict on what the host is about to do, or has done."""
+    def intercept(self, context: Mapping[str, Any], /) -> Any:  # the SDK types no coroutine
+        """Return an awaitable of the verdict on what the host is about to do, or has done."""
+        return self._intercept(context)
+
+    async def _intercept(self, context: Mapping[str, Any]) -> Verdict:
         session = await self._open(context)
         match context["interception_point"]:
             case "agent_startup":

@@ -41,10 +41,11 @@ _MAX_ASKED = 1000
 class PolicyguardInterceptor:
     """Decides on tool calls, and sees turns, results and the model's usage.
 
-    A refusal is a plain deny. *ask* is a deny that an approval resolver of the host may lift; a call
-    that then runs is approved and counted when its result comes. Advice is a warning, and is added to a
-    result that is text. What result rules change, the model sees changed, by a transform. `price`
-    returns the cost of one model call from its usage, in the currency of the policy's budgets.
+    A refusal is a plain deny. *ask* is a deny that an approval resolver of the host may lift; a
+    call that then runs is approved and counted when its result comes. Advice is a warning, and is
+    added to a result that is text. What result rules change, the model sees changed, by a
+    transform. `price` returns the cost of one model call from its usage, in the currency of the
+    policy's budgets.
     """
 
     def __init__(

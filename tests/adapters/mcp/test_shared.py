@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -28,13 +29,13 @@ patterns: {key: "sk-[0-9]+"}
 
 @pytest.fixture
 def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", "")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "s"))
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY)
-    yield str(file)
-    socket = str(locate_socket([str(file)], tmp_path / "state.db"))
-    post(socket, "/v1/shutdown", b"{}")
+    with TemporaryDirectory(prefix="pg-") as runtime:  # the path of a socket is short
+        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+        yield str(file)
+        socket = str(locate_socket([str(file)], tmp_path / "state.db"))
+        post(socket, "/v1/shutdown", b"{}")
 
 
 def connect(folder: Path, policy: str, server: str) -> RawClient:

@@ -11,9 +11,10 @@ import pytest
 
 from policyguard import Guard
 from policyguard.adapters.mcp.call_sessions import LocalSessions
-from policyguard.adapters.mcp.exchange import Exchange, Passage
+from policyguard.adapters.mcp.exchange import Exchange
 from policyguard.adapters.mcp.guarded_server import GuardedServer
 from policyguard.adapters.mcp.messages import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
+from policyguard.adapters.mcp.pending import Passage
 from policyguard.adapters.mcp.runs import Runs
 from policyguard.adapters.mcp.settings import ProxyLimits
 

@@ -271,8 +271,8 @@ class Exchange:
             edited = self.server.finish(pending.call, pending.params, message)
             self.server.notify_changes(pending.call.session)
             return edited
-        if method == "tools/list" and pending.session is not None:
-            return self._edit_list(pending.session, message, pending.params)
+        if method == "tools/list":
+            return self._edit_list(pending, message)
         if method in _TASK_METHODS:
             return self.server.finish_task(method, pending.params, message)
         if method in ("initialize", "server/discover"):
@@ -281,11 +281,12 @@ class Exchange:
             self._subscriptions.pop(key_of(id_), None)
         return message
 
-    def _edit_list(self, session: Session, message: Message, params: dict[str, Any]) -> Message:
+    def _edit_list(self, pending: Pending, message: Message) -> Message:
         result = message.get("result")
         if not isinstance(result, dict):
             return message
-        edited = self.server.tools.edit(result, session, is_first=not params.get("cursor"))
+        is_first = not pending.params.get("cursor")
+        edited = self.server.tools.edit(result, pending.session, is_first=is_first)
         return message if edited is result else {**message, "result": edited}
 
     def _declare_changes(self, message: Message) -> Message:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -291,6 +292,33 @@ def test_ten_thousand_tools_hide_no_change(pinned: Any, caplog: pytest.LogCaptur
     pinned(story)
     assert len(caplog.records) == 1
     assert "and 9997 more" in caplog.text
+
+
+def test_pins_hold_without_a_session(pinned: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(peers: Peers) -> None:
+        async def fail(*_: object) -> None:
+            raise OSError("no store")
+
+        monkeypatch.setattr(peers.runs, "open", fail)
+        assert await listed(peers, EVIL, WRITE) == ["write"]
+
+    pinned(story)
+
+
+def test_the_user_may_let_a_new_tool_run(pinned: Any) -> None:
+    async def story(peers: Peers) -> None:
+        await peers.open(elicitation={})
+        await listed(peers, READ, WRITE, {"name": "new"})
+        asking = asyncio.ensure_future(peers.call("new"))
+        while not any(sent.get("method") == "elicitation/create" for sent in peers.sent):
+            await asyncio.sleep(0)
+        form = peers.sent[-1]
+        assert "not among the tools that were reviewed" in form["params"]["message"]
+        answer = {"action": "accept", "content": {"approve": True}}
+        await peers.pass_up({"jsonrpc": "2.0", "id": form["id"], "result": answer})
+        assert not (await asking).get("isError")
+
+    pinned(story)
 
 
 def test_observed_pins_hide_and_refuse_nothing(pinned: Any) -> None:

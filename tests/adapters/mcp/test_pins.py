@@ -16,8 +16,9 @@ from click.testing import CliRunner, Result
 from mcp import Client, StdioServerParameters
 
 from policyguard.cli import main
+from policyguard.pins.lock import EMPTY_LOCK, PinnedServer, PinnedTool, format_lock, read_lock
 from tests.adapters.mcp.observed import MODERN
-from tests.adapters.mcp.processes import PROXY
+from tests.adapters.mcp.processes import PROXY, serve_proxy
 from tests.adapters.mcp.test_calls import Peers, play
 
 __all__ = ["play"]
@@ -164,6 +165,31 @@ def test_a_changed_tool_is_blocked(setup: Setup, mode: str) -> None:
     setup.play(story, [READ, WRITE], [EVIL, WRITE], mode=mode)
 
 
+@pytest.mark.parametrize("mode", ["legacy", MODERN])
+def test_pins_hold_over_http(setup: Setup, http_server: str, mode: str) -> None:
+    named = ["--policy", str(setup.policy), "--server", "probe"]
+    pinned = CliRunner().invoke(main, ["mcp", "pin", *named, "--yes", http_server])
+    assert pinned.exit_code == 0, pinned.output
+    lock = read_lock(setup.lock.read_bytes())
+    tools = {**lock.servers["probe"].tools}
+    del tools["echo"]
+    tools["add"] = PinnedTool.of({**tools["add"].definition, "description": "as it was"})
+    changed = lock.with_server("probe", PinnedServer("probe", "1", tools))
+    setup.lock.write_text(format_lock(changed))
+
+    async def story() -> None:
+        async with Client(address, mode=mode, cache=None) as client:
+            seen = await names(client)
+            assert "echo" in seen
+            assert "add" not in seen
+            for tool, arguments in (("add", {"a": 1, "b": 2}), ("echo", {"text": "a"})):
+                assert (await client.call_tool(tool, arguments)).is_error
+            assert not (await client.call_tool("list_cancelled", {})).is_error
+
+    with serve_proxy(str(setup.policy), http_server) as address:
+        anyio.run(story)
+
+
 async def names(client: Client) -> list[str]:
     found: list[str] = []
     cursor: str | None = None
@@ -190,11 +216,8 @@ pins: {new: ask, changed: block, removed: advise}
 @pytest.fixture
 def pinned(tmp_path: Path, play: Any) -> Callable[..., None]:
     """Plays a story with a server `srv` whose tools `read` and `write` are pinned."""
-    from policyguard.adapters.mcp.pinning import write_lock
-    from policyguard.pins.lock import EMPTY_LOCK, PinnedServer
-
     lock = EMPTY_LOCK.with_server("srv", PinnedServer.of("srv", "1", [READ, WRITE]))
-    write_lock(tmp_path / "tools.lock", lock)
+    (tmp_path / "tools.lock").write_text(format_lock(lock))
     return lambda story, pins=PINS: play(pins, story)
 
 

@@ -41,6 +41,11 @@ def _limit_options(command: Callable[..., None]) -> Callable[..., None]:
 @_store_option
 @_session_option
 @click.option("--server", default="", help="The server's name.  [default: what it calls itself]")
+@click.option(
+    "--shared",
+    is_flag=True,
+    help="Share the session with the client's other servers; the service owns it.",
+)
 @_limit_options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @reports_errors(PolicyguardError, OSError)
@@ -50,16 +55,20 @@ def run(
     session: str,
     server: str,
     command: tuple[str, ...],
+    *,
+    shared: bool,
     **limits: int,
 ) -> None:
     """Start an MCP server and stand between it and the client on standard input and output."""
     try:
-        from policyguard.adapters.mcp.stdio import run_stdio
+        from policyguard.adapters.mcp.stdio import StdioSettings, run_stdio
     except ImportError as error:
         usage_error(f"{error.name} is missing: pip install 'policyguard-engine[mcp]'")
     try:
         code = run_stdio(
-            policies, store, command, ProxyLimits(**limits), server=server, session=session
+            StdioSettings(
+                policies, store, command, ProxyLimits(**limits), server, session, shared=shared
+            )
         )
     except PolicyError as error:
         policy_error(error)

@@ -67,13 +67,6 @@ class Regex:
         before = _count_code_points(data[:start])
         return before, before + _count_code_points(data[start:end])
 
-    def find_group(self, text: str) -> str | None:
-        """Return what the first group matched, the whole match where there is none."""
-        data = text.encode("utf-8", "replace")
-        spans = self._match(_UNANCHORED, data, 0, len(data))
-        start, end = spans[1] if len(spans) > 1 else spans[0]
-        return None if start < 0 else data[start:end].decode("utf-8", "replace")
-
     def find_all(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Yield the matches in UTF-8 from left to right, as offsets; none overlap or are empty."""
         match, size, position = self._match, len(data), 0
@@ -107,6 +100,23 @@ class Regex:
             return text
         chunks.append(data[copied:])
         return b"".join(chunks).decode("utf-8", "replace")
+
+
+class GroupRegex:
+    """A compiled pattern of which the first group is wanted."""
+
+    __slots__ = ("_match",)
+
+    def __init__(self, pattern: str) -> None:
+        """Compile `pattern`; raise `RegexError` if it is invalid."""
+        self._match = _compile(pattern, _CAPTURING_OPTIONS)._regexp.Match
+
+    def find(self, text: str) -> str | None:
+        """Return what the first group matched, the whole match where the pattern has no group."""
+        data = text.encode("utf-8", "replace")
+        spans = self._match(_UNANCHORED, data, 0, len(data))
+        start, end = spans[1] if len(spans) > 1 else spans[0]
+        return None if start < 0 else data[start:end].decode("utf-8", "replace")
 
 
 class RegexSet:
@@ -190,23 +200,24 @@ class RegexSet:
         return next((index for index, regex in regexes if regex.search(text)), None)
 
 
-def _options(memory: int | None = None) -> Any:
+def _options(memory: int | None = None, *, captures: bool = False) -> Any:
     options = re2.Options()
     options.log_errors = False
-    options.never_capture = True
+    options.never_capture = not captures
     if memory is not None:
         options.max_mem = memory
     return options
 
 
 _OPTIONS = _options()
+_CAPTURING_OPTIONS = _options(captures=True)
 
 
-def _compile(pattern: str) -> Any:
+def _compile(pattern: str, options: Any = _OPTIONS) -> Any:
     if not pattern.isascii() and any("\ud800" <= letter <= "\udfff" for letter in pattern):
         raise RegexError(pattern.encode("ascii", "backslashreplace").decode(), "lone surrogate")
     try:
-        return re2.compile(pattern, _OPTIONS)
+        return re2.compile(pattern, options)
     except re2.error as error:
         reason = error.args[0] if error.args else "not accepted"
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)

@@ -16,17 +16,18 @@ class ActivationContext(msgspec.Struct, frozen=True):
 
     `extract_targets` finds the targets of a call (None: nothing reads them), `derived_fields`
     computes fields of `call` from its arguments, `address_fields` those that also depend on its
-    command and the session's folder. `to_timestamp` and `to_duration` convert
-    nanoseconds, `convert_tags` the host's tags, `to_keys` those of a mark: it takes functions that
-    say whether a key is set, and how many are. `redact` masks secrets in a text. `parse_data` reads
-    a result as JSON, and raises `ValueError` if it is none, `ExpressionError` if it is too large or
-    deep.
+    command and the session's folder. Of the command of `first_line_tools` only a line is one.
+    `to_timestamp` and `to_duration` convert nanoseconds, `convert_tags` the host's tags, `to_keys`
+    those of a mark: it takes functions that say whether a key is set, and how many are. `redact`
+    masks secrets in a text. `parse_data` reads a result as JSON, and raises `ValueError` if it is
+    none, `ExpressionError` if it is too large or deep.
     """
 
     lists: dict[str, Any]
     params: dict[str, Any]
     extract_targets: Callable[[dict[str, Any]], tuple[str, ...]] | None
     derived_fields: Mapping[str, Callable[[dict[str, Any]], Any]]
+    first_line_tools: frozenset[str]
     address_fields: Mapping[str, Callable[[dict[str, Any], str, str], list[str]]]
     reads_previous: bool
     to_timestamp: Callable[[int], Any]
@@ -144,7 +145,13 @@ class Activation:
         values = self.__dict__
         command: str | None = values.get("command")
         if command is None:
-            command = values["command"] = self._derive("command")
+            command = values["command"] = self._derive_command()
+        return command
+
+    def _derive_command(self) -> str:
+        command: str = self._derive("command")
+        if self.attempt.tool in self.context.first_line_tools:
+            return command.partition("\n")[0]
         return command
 
     def _derive(self, name: str) -> Any:
@@ -212,7 +219,7 @@ class OutcomeVariables(dict[str, Any]):
 
 
 _FACTORIES: dict[str, Callable[[Activation], Any]] = {
-    "command": lambda activation: activation._derive("command"),
+    "command": Activation._derive_command,
     "data": lambda activation: activation.context.parse_data(activation.data_text),
     "hints": lambda activation: dict(activation.attempt.hints),  # CEL knows no other mapping
     "mark": lambda activation: activation._read_marks(),

@@ -17,8 +17,7 @@ def find_disabled_tools(
 
     They are those that limits have switched off, and of `tools` those that the policy never allows.
     """
-    bans = ((name, _find_ban(evaluator, session.agent, name)) for name in tools)
-    disabled = {name: f"{entry} refuses every call" for name, entry in bans if entry is not None}
+    disabled = find_banned_tools(evaluator, session.agent, tools)
     for ban in session.bans.active.values():
         if (
             ban.limit.refuse_tool
@@ -27,6 +26,12 @@ def find_disabled_tools(
         ):
             disabled[ban.tool] = f"{ban.text} ({ban.limit.id}, {ban.duration_text})"
     return disabled
+
+
+def find_banned_tools(evaluator: Evaluator, agent: str, tools: Iterable[str]) -> dict[str, str]:
+    """Return those of the tools that the policy never allows an agent, with the reason."""
+    bans = ((name, _find_ban(evaluator, agent, name)) for name in tools)
+    return {name: f"{entry} refuses every call" for name, entry in bans if entry is not None}
 
 
 def _find_ban(evaluator: Evaluator, agent: str, name: str) -> str | None:
@@ -40,11 +45,11 @@ def _find_ban(evaluator: Evaluator, agent: str, name: str) -> str | None:
     return found[0] if found else None
 
 
-def may_edit_results(evaluator: Evaluator, session: SessionState, name: str) -> bool:
+def may_edit_results(evaluator: Evaluator, agent: str, name: str) -> bool:
     """Whether a result rule that does more than advise covers some call of a tool."""
     return any(
         rule.effect != "advise" and not rule.observe
-        for plan in _plans(evaluator, session.agent, name)
+        for plan in _plans(evaluator, agent, name)
         for rule in plan.result_rules
     )
 

@@ -14,6 +14,10 @@ ApproverPresence = Literal["absent", "present", "never"]
 """Whether there is an approver; `never` in a replay, where unanswered questions refuse."""
 
 
+INTERNAL_ERROR = "internal"
+"""The id of the violation of a call on which policyguard itself failed."""
+
+
 class GuardMode(msgspec.Struct, frozen=True):
     """With `observe` nothing is refused; what would be is reported."""
 

@@ -9,6 +9,7 @@ from policyguard.evaluator.approvals import ApprovalRequest
 from policyguard.evaluator.attempt import UNRECORDED_ARGS, Attempt, CallResult, WindowEntry
 from policyguard.evaluator.batches import BATCH_REFUSED
 from policyguard.evaluator.budgets.charges import apply_charge, free_slots, refund
+from policyguard.evaluator.evaluation import INTERNAL_ERROR
 from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.evaluator_state import EvaluatorState
 from policyguard.evaluator.halts import HALTED
@@ -274,10 +275,14 @@ def refuse(
 ) -> None:
     """Count a refused attempt; one that halts stops the session.
 
-    It counts in no window, only towards escalation thresholds and `refusals`.
+    It counts in no window, only towards escalation thresholds and `refusals`; not even there if
+    policyguard itself failed, which is no doing of the agent's.
     """
     advance_clock(session, event.at)
     unreported.expire_calls(evaluator, state, session, event.at)
+    if event.violations == (INTERNAL_ERROR,):
+        state.hooks.on_refused(session, event)
+        return
     plan = find_plan(evaluator, session, event)
     bound_plan = session.bind_plan(plan)
     if event.effect == Effect.HALT:

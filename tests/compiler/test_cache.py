@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from policyguard import Guard
+from policyguard import Guard, schemas
 from policyguard import compiler as compiling
 from policyguard.cel import DYN, CelError, Declarations
 from policyguard.cel import compile as compile_cel
@@ -410,6 +410,17 @@ def test_code_change_is_detected_despite_same_size_and_time(tmp_path: Path) -> N
     file.write_text("a > b")
     os.utime(file, (1, 1))
     assert cache._file_stamps(tmp_path) != before
+
+
+def test_a_change_of_a_schema_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schemas are beside the code, and hold the defaults of the language."""
+    (tmp_path / "policy.schema.json").write_text("{}")
+    monkeypatch.setattr(schemas, "__path__", [str(tmp_path)])
+    find_digest = cache._compiler_digest.__wrapped__  # kept for the life of a process
+    before = find_digest()
+    assert find_digest() == before
+    (tmp_path / "policy.schema.json").write_text('{"type": "object"}')
+    assert find_digest() != before
 
 
 # Entries that are not used

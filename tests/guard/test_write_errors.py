@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from policyguard import Guard, Session
+from policyguard import Effect, Guard, Session
 from policyguard.journal.errors import JournalError
 from policyguard.journal.journal_file import JournalFile
 from policyguard.model.event import Admitted, Event, Released, SessionStarted, TurnStarted
@@ -167,6 +167,26 @@ def test_repeated_approval_extends_the_budget_once(tmp_path: Path) -> None:
         False,
         False,
     ]
+
+
+def test_an_agent_is_not_stopped_for_insisting_while_the_store_is_locked(tmp_path: Path) -> None:
+    """That a call could not be checked is no doing of the agent's."""
+    file = tmp_path / "policy.yaml"
+    budget = "budgets: {b: {calls: 100, per: global}}"
+    limits = "limits: {default: {refusals: {max: 2, effect: halt}}}"
+    rules = "rules: {no-rm: {tools: [rm], effect: block, message: Not this.}}"
+    file.write_text(f"policyguard: 1\nname: locked\n{budget}\n{limits}\n{rules}\n")
+    store = tmp_path / "state" / "store.db"
+    guard = Guard.load(file, store=store)
+    session = guard.session("s")
+    with locked_store(tmp_path):
+        refused = [session.check("x", {"n": number}) for number in range(8)]
+    assert {decision.violations[0].id for decision in refused} == {"internal"}
+    assert session.check("rm").effect is Effect.BLOCK
+    guard.close()
+    again = Guard.load(file, store=store).session("s")
+    assert again.check("rm").effect is Effect.BLOCK
+    assert again.check("rm").effect is Effect.HALT
 
 
 def test_grant_lifts_the_halt_even_if_the_store_is_locked(tmp_path: Path) -> None:

@@ -105,6 +105,11 @@ def test_the_first_line_is_anchored_before_the_second(tmp_path: Path) -> None:
     assert [finding.code for finding in setup.findings] == ["journal/repaired"]
 
 
+def test_a_line_after_a_restart_waits_for_its_time(setup: JournalSetup) -> None:
+    setup.reopen().write(SessionStarted("s", at=6))
+    assert anchor(setup).count == 6
+
+
 def test_a_process_that_dies_before_the_first_anchor(setup: JournalSetup) -> None:
     cut(setup, 5)
     setup.anchors.delete("s")
@@ -138,6 +143,8 @@ def test_an_anchor_of_an_earlier_version_is_reported_once_and_signed(setup: Jour
     assert len(list(setup.reopen().read_events("s"))) == 2
     journal = setup.reopen()
     journal.write(SessionStarted("s", at=3))
+    signed = anchor(setup)
+    assert (bool(signed.mac), signed.count, signed.at) == (True, 2, 2)  # the next line can wait
     journal.close()
     assert [finding.code for finding in setup.findings] == ["journal/unsigned-anchor"]
     assert anchor(setup).mac

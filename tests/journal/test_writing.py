@@ -113,6 +113,28 @@ def test_durability_does_not_change_what_is_written(tmp_path: Path, sync: bool) 
     assert list(setup.journal.read_events("s")) == run()
 
 
+def test_only_what_is_to_survive_power_loss_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each line; and the folder once, when it gets the file."""
+    synced: list[str] = []
+    sync_to_disk = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        mode = os.fstat(descriptor).st_mode
+        synced.append("folder" if stat.S_ISDIR(mode) else "file")
+        sync_to_disk(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    setup = JournalSetup(tmp_path / "power", sync=True)
+    setup.write(SessionStarted("s"), TurnStarted("s"))
+    setup.restart()
+    setup.write(TurnStarted("s"))
+    assert synced == ["folder", "file", "file", "file"]
+    JournalSetup(tmp_path / "process", sync=False).write(SessionStarted("s"), TurnStarted("s"))
+    assert len(synced) == 4
+
+
 def count(setup: JournalSetup, session: str = "s") -> int:
     anchor = setup.anchors.get(session)
     return anchor.count if anchor is not None else 0

@@ -118,3 +118,17 @@ def identify_call(server: str, session: str, params: dict[str, Any]) -> bytes:
         return msgspec.json.encode(identity, order="sorted")
     except (UnicodeEncodeError, OverflowError, ValueError, TypeError):
         return encode({"call": identity})
+
+
+def restore_state(params: dict[str, Any], state: str | None) -> dict[str, Any]:
+    """Return the parameters with the server's own state, and without the answers to us."""
+    restored = {key: value for key, value in params.items() if key != "requestState"}
+    if state is not None:
+        restored["requestState"] = state
+    responses = params.get("inputResponses")
+    if isinstance(responses, dict) and NOTES in responses:
+        left = {key: value for key, value in responses.items() if key != NOTES}
+        restored["inputResponses"] = left
+        if not left:
+            del restored["inputResponses"]
+    return restored

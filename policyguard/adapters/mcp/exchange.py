@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from policyguard.adapters.mcp.call_sessions import CallSession
 from policyguard.adapters.mcp.clients import Client, run_of
 from policyguard.adapters.mcp.guarded_server import Admitted, AskError, GuardedServer, OpenCall
 from policyguard.adapters.mcp.messages import (
+    INTERNAL_ERROR,
     INVALID_REQUEST,
     PROTOCOL_VERSION,
     SUBSCRIPTION_ID,
@@ -26,13 +28,13 @@ from policyguard.adapters.mcp.messages import (
     is_response,
     key_of,
     meta,
+    notification,
     params,
     result_response,
 )
 from policyguard.adapters.mcp.results import tool_error
 from policyguard.adapters.mcp.runs import Runs
 from policyguard.guard.host_log import log_failure, warn
-from policyguard.guard.session import Session
 
 _INVALID_PARAMS = -32602
 _TASK_METHODS = ("tasks/get", "tasks/result", "tasks/cancel")
@@ -61,7 +63,7 @@ class Pending(msgspec.Struct, eq=False):
     params: dict[str, Any]
     client: Client
     send: Sender | None = None
-    session: Session | None = None
+    session: CallSession | None = None
     call: OpenCall | None = None
     has_slot: bool = False
     task: asyncio.Task[Any] | None = None
@@ -137,6 +139,9 @@ class Exchange:
         return Passage(to_server=message)
 
     def _pass_notification(self, message: Message) -> Passage:
+        if message.get("method") == "tools/call":  # some server might run it all the same
+            warn("dropped a call without an id: nothing could answer it")
+            return Passage()
         if message.get("method") != "notifications/cancelled":
             return Passage(to_server=message)
         found = params(message)
@@ -157,11 +162,13 @@ class Exchange:
             return Passage()
         return Passage(to_server=message)
 
-    async def _open_session(self, pending: Pending) -> Session:
+    async def _open_session(self, pending: Pending) -> CallSession:
         run = self._run or run_of(meta(pending.params))
         session = await self._runs.open(pending.client, run, self._peer)
         if self._notifies and session.id not in self._listening:
-            self._listening[session.id] = self.server.listen(session, self._tell_list_changed)
+            self._listening[session.id] = self.server.changes.listen(
+                session, self._tell_list_changed
+            )
         return session
 
     async def _pass_list(self, pending: Pending, message: Message) -> Passage:
@@ -209,7 +216,7 @@ class Exchange:
         except asyncio.CancelledError:
             self._free(pending)
             raise
-        server.notify_changes(session)
+        server.changes.notify(session)
         if not isinstance(admitted, Admitted):
             return self._answer(key, pending, admitted)
         pending.call, pending.task = admitted.call, None
@@ -239,7 +246,7 @@ class Exchange:
             answer = await waiting
         except asyncio.CancelledError:
             reason = {"requestId": id_, "reason": "the call was cancelled"}
-            send(_notification("notifications/cancelled", reason))
+            send(notification("notifications/cancelled", reason))
             raise
         finally:
             del self._asked[id_]
@@ -249,8 +256,16 @@ class Exchange:
 
     def from_server(self, message: Message) -> Message | None:
         """Return a server's message as the client may see it; None if not at all."""
+        if "method" in message and ("result" in message or "error" in message):
+            warn(f"dropped a message of `{self.server.name}` that is request and response in one")
+            return None
         if is_response(message):
-            return self._pass_response(message)
+            try:
+                return self._pass_response(message)
+            except Exception as error:  # noqa: BLE001 - as above: nothing unchecked is passed on
+                log_failure(f"a response of `{self.server.name}` was not passed on")
+                text = f"policyguard failed to pass the response on ({type(error).__name__})"
+                return error_response(message["id"], INTERNAL_ERROR, text)
         if message.get("method") == "notifications/tasks/status":
             self.server.note_task(params(message))
         return message
@@ -269,14 +284,14 @@ class Exchange:
             if pending.call is None:
                 return message
             edited = self.server.finish(pending.call, pending.params, message)
-            self.server.notify_changes(pending.call.session)
+            self.server.changes.notify(pending.call.session)
             return edited
         if method == "tools/list":
             return self._edit_list(pending, message)
         if method in _TASK_METHODS:
             return self.server.finish_task(method, pending.params, message)
         if method in ("initialize", "server/discover"):
-            return self._declare_changes(message)
+            return self.server.changes.declare(message)
         if method == "subscriptions/listen":
             self._subscriptions.pop(key_of(id_), None)
         return message
@@ -286,28 +301,23 @@ class Exchange:
         if not isinstance(result, dict):
             return message
         is_first = not pending.params.get("cursor")
-        edited = self.server.tools.edit(result, pending.session, is_first=is_first)
+        try:
+            edited = self.server.tools.edit(result, pending.session, is_first=is_first)
+        except Exception as error:  # noqa: BLE001 - no failure of ours may show what is to be hidden
+            log_failure(f"the tools of `{self.server.name}` were not checked")
+            if self.server.sessions.allows_on_error:
+                return message
+            text = f"policyguard could not check the tools ({type(error).__name__}: {error})"
+            return error_response(message["id"], INTERNAL_ERROR, text)
         return message if edited is result else {**message, "result": edited}
-
-    def _declare_changes(self, message: Message) -> Message:
-        """Declare that the list of tools may change, if the policy may disable some."""
-        result: Any = message.get("result")
-        capabilities: Any = result.get("capabilities") if isinstance(result, dict) else None
-        tools = capabilities.get("tools") if isinstance(capabilities, dict) else None
-        if not (self.server.disables_tools and isinstance(tools, dict)):
-            return message
-        if tools.get("listChanged") is True:
-            return message
-        capabilities = {**capabilities, "tools": {**tools, "listChanged": True}}
-        return {**message, "result": {**result, "capabilities": capabilities}}
 
     def _tell_list_changed(self) -> None:
         if self.send is None:
             return
         if not self.client.is_modern and self.client.protocol:
-            self.send(_notification(_LIST_CHANGED))
+            self.send(notification(_LIST_CHANGED))
         for id_ in [*self._subscriptions.values()]:
-            self.send(_notification(_LIST_CHANGED, {"_meta": {SUBSCRIPTION_ID: id_}}))
+            self.send(notification(_LIST_CHANGED, {"_meta": {SUBSCRIPTION_ID: id_}}))
 
     def timeout_of(self, message: Message) -> float | None:
         """Return how many seconds the policy gives a call that goes to the server."""
@@ -333,8 +343,8 @@ class Exchange:
             ),
         )
         cancelled = {"requestId": message["id"], "reason": text}
-        notification = _notification("notifications/cancelled", cancelled)
-        return Passage(to_server=notification, to_client=answer.to_client)
+        cancellation = notification("notifications/cancelled", cancelled)
+        return Passage(to_server=cancellation, to_client=answer.to_client)
 
     def fail(self, message: Message, reason: str, code: int) -> Message | None:
         """Return the error of a request that did not get through; None if it waits for none."""
@@ -388,8 +398,3 @@ class Exchange:
             if pending.call is not None:
                 self.server.abandon(pending.call, asyncio.CancelledError(reason))
         self._pending.clear()
-
-
-def _notification(method: str, values: dict[str, Any] | None = None) -> Message:
-    message: Message = {"jsonrpc": "2.0", "method": method}
-    return message if values is None else {**message, "params": values}

@@ -16,9 +16,19 @@ from policyguard.adapters.mcp.approvals import (
     build_form,
     identify_call,
     is_approval,
+    restore_state,
 )
+from policyguard.adapters.mcp.call_sessions import CallSession, CallSessions
 from policyguard.adapters.mcp.clients import Client, call_of
-from policyguard.adapters.mcp.messages import Message, meta
+from policyguard.adapters.mcp.list_changes import ListChanges
+from policyguard.adapters.mcp.messages import (
+    INTERNAL_ERROR,
+    Message,
+    error_response,
+    meta,
+    task_id,
+    without_contradiction,
+)
 from policyguard.adapters.mcp.results import (
     NOTES,
     edit_error,
@@ -28,11 +38,9 @@ from policyguard.adapters.mcp.results import (
 )
 from policyguard.adapters.mcp.settings import ProxyLimits
 from policyguard.adapters.mcp.slots import CallSlots
-from policyguard.adapters.mcp.tool_lists import ToolList, find_disabled
+from policyguard.adapters.mcp.tool_lists import ToolList
 from policyguard.adapters.mcp.usage import read_usage
-from policyguard.adapters.sessions import ServedSessions
 from policyguard.guard.host_log import log_failure, warn
-from policyguard.guard.session import Session
 from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
 from policyguard.model.errors import PolicyguardError
@@ -40,6 +48,9 @@ from policyguard.model.tool_name import join_tool_name
 
 _MAX_TASKS = 4096
 """Tasks of a server whose calls are remembered; the oldest are forgotten first."""
+
+_SHOWN = ("content", "structuredContent")
+"""What of a tool's result is shown to a model."""
 
 _URL_ELICITATION = -32042
 """The error that asks the client to open an address and to repeat the call (2025-11-25)."""
@@ -59,7 +70,7 @@ class OpenCall(msgspec.Struct, eq=False):
     it then. `state` is what the server gave the client to repeat the call with.
     """
 
-    session: Session
+    session: CallSession
     decision: Decision | None
     client: Client
     started: float
@@ -69,7 +80,7 @@ class OpenCall(msgspec.Struct, eq=False):
 class AskedCall(msgspec.Struct, eq=False):
     """A call that waits for the user's answer."""
 
-    session: Session
+    session: CallSession
     decision: Decision
 
 
@@ -83,24 +94,21 @@ class Admitted(msgspec.Struct, eq=False):
 class GuardedServer:
     """One server behind the proxy: its tools, and the calls of them under the policy."""
 
-    def __init__(self, name: str, sessions: ServedSessions, limits: ProxyLimits) -> None:
+    def __init__(self, name: str, sessions: CallSessions, limits: ProxyLimits) -> None:
         self.name = name
         self.sessions = sessions
         self.limits = limits
-        self.tools = ToolList(name, sessions.guard._evaluator.pins)
+        self.tools = ToolList(name, sessions)
         self.slots = CallSlots(limits.max_calls, limits.max_waiting)
         self._suspended: SuspendedCalls[OpenCall | AskedCall] = SuspendedCalls()
         self._tasks: OrderedDict[str, OpenCall] = OrderedDict()
         outcome_meta = sessions.guard._evaluator.result_meta
-        self.disables_tools = sessions.guard._evaluator.disables_tools
-        """Whether the list of tools may change by what calls do."""
         self._hidden_keys = (*outcome_meta.strip, *outcome_meta.harness)
         self._meta = outcome_meta
-        self._disabled: OrderedDict[str, frozenset[str]] = OrderedDict()
-        self._listeners: dict[str, list[Callable[[], None]]] = {}
+        self.changes = ListChanges(name, sessions)
 
     async def admit(
-        self, session: Session, client: Client, params: dict[str, Any], ask: Asker | None
+        self, session: CallSession, client: Client, params: dict[str, Any], ask: Asker | None
     ) -> Admitted | dict[str, Any]:
         """Decide on a `tools/call`: return what goes to the server, or the result for the client.
 
@@ -112,14 +120,14 @@ class GuardedServer:
             return self._fail(session, client, params, error)
 
     async def _admit(
-        self, session: Session, client: Client, params: dict[str, Any], ask: Asker | None
+        self, session: CallSession, client: Client, params: dict[str, Any], ask: Asker | None
     ) -> Admitted | dict[str, Any]:
         state = params.get("requestState")
         if isinstance(state, str) and SuspendedCalls.is_state(state):
             identity = identify_call(self.name, session.id, params)
             resumed = self._suspended.resume(state, identity)
             if isinstance(resumed, OpenCall):
-                return Admitted(resumed, _restore_state(params, resumed.state))
+                return Admitted(resumed, restore_state(params, resumed.state))
             if resumed is None:
                 text = (
                     "This call was not run: the answer it carries is of another call, too old, or "
@@ -128,7 +136,7 @@ class GuardedServer:
                 return tool_error(text, is_modern=client.is_modern)
             responses = params.get("inputResponses")
             answer = responses.get(NOTES) if isinstance(responses, dict) else None
-            params = _restore_state(params, None)
+            params = restore_state(params, None)
             if not self._approve(resumed, client, answer):
                 return refuse(resumed.decision, is_modern=client.is_modern)
         decision = self._check(session, params)
@@ -140,7 +148,7 @@ class GuardedServer:
 
     async def _ask(
         self,
-        session: Session,
+        session: CallSession,
         client: Client,
         params: dict[str, Any],
         decision: Decision,
@@ -170,7 +178,7 @@ class GuardedServer:
         by = f"the user of {client.name or 'an MCP client'}"
         return asked.session.approve(asked.decision, by=by)
 
-    def _check(self, session: Session, params: dict[str, Any]) -> Decision:
+    def _check(self, session: CallSession, params: dict[str, Any]) -> Decision:
         tool, arguments = params["name"], params.get("arguments")
         call = call_of(meta(params))
         if call is not None:
@@ -189,12 +197,16 @@ class GuardedServer:
         )
 
     def _open(
-        self, session: Session, decision: Decision | None, client: Client, params: dict[str, Any]
+        self,
+        session: CallSession,
+        decision: Decision | None,
+        client: Client,
+        params: dict[str, Any],
     ) -> Admitted:
         return Admitted(OpenCall(session, decision, client, time.monotonic()), params)
 
     def _fail(
-        self, session: Session, client: Client, params: dict[str, Any], error: Exception
+        self, session: CallSession, client: Client, params: dict[str, Any], error: Exception
     ) -> Admitted | dict[str, Any]:
         reason = f"policyguard could not check this call ({type(error).__name__}: {error})"
         if isinstance(error, PolicyguardError):
@@ -210,6 +222,7 @@ class GuardedServer:
 
         `params` are those that the client sent.
         """
+        message = without_contradiction(message)
         if "error" in message:
             error = message["error"] if isinstance(message["error"], dict) else {}
             if error.get("code") == _URL_ELICITATION:
@@ -218,36 +231,53 @@ class GuardedServer:
             return self._finish_error(call, message, error)
         result = message.get("result")
         if not isinstance(result, dict):
-            return message
-        if result.get("resultType") == "input_required":
-            return {**message, "result": self._suspend(call, params, result)}
-        task = _task_id(result)
-        if task:
-            self._tasks[task] = call
-            if len(self._tasks) > _MAX_TASKS:
-                self._forget([self._tasks.popitem(last=False)[1]])
-            return message
+            text = f"the response of `{self.name}` has no result"
+            self.abandon(call, text)
+            return error_response(message["id"], INTERNAL_ERROR, text)
+        if result.keys().isdisjoint(
+            _SHOWN
+        ):  # what a client shows is a result, whatever it is called
+            if result.get("resultType") == "input_required":
+                return {**message, "result": self._suspend(call, params, result)}
+            task = task_id(result)
+            if task:
+                self._tasks[task] = call
+                if len(self._tasks) > _MAX_TASKS:
+                    self._forget([self._tasks.popitem(last=False)[1]])
+                return message
         edited = self.record(call, result)
         return message if edited is result else {**message, "result": edited}
 
     def finish_task(self, method: str, params: dict[str, Any], message: Message) -> Message:
         """Record the result of a task, if this response brings it; return it for the client."""
+        message = without_contradiction(message)
         result = message.get("result")
-        task = params.get("taskId")
-        if not isinstance(task, str):
-            return message
-        call = self._tasks.get(task)
+        call = self._tasks.get(str(params.get("taskId")))
         if call is None:
-            return message
-        if "error" in message and method == "tasks/result":
+            return self._finish_unknown_task(message)
+        if "error" in message:
             error = message["error"] if isinstance(message["error"], dict) else {}
-            return self._finish_error(call, message, error)
+            return self._finish_error(call, message, error) if method == "tasks/result" else message
         if not isinstance(result, dict):
-            return message
-        if method == "tasks/result":
+            return error_response(message["id"], INTERNAL_ERROR, "the response has no result")
+        if method == "tasks/result" or not result.keys().isdisjoint(_SHOWN):
             edited = self.record(call, result)
             return message if edited is result else {**message, "result": edited}
         return self._note_status(call, message, result)
+
+    def _finish_unknown_task(self, message: Message) -> Message:
+        """Return a response about a task that is not known here, or not any more.
+
+        Nothing tells which result rules cover its call, so with any of them it shows no result.
+        """
+        result = message.get("result")
+        if self.sessions.guard._evaluator.result_rules is None or not isinstance(result, dict):
+            return message
+        inner = result.get("result")
+        if result.keys().isdisjoint(_SHOWN) and not isinstance(inner, dict):
+            return message
+        text = "the result is withheld: the call of this task is not known to the policy"
+        return error_response(message["id"], INTERNAL_ERROR, text)
 
     def note_task(self, params: dict[str, Any]) -> None:
         """Note what the server tells of a task without being asked."""
@@ -269,33 +299,6 @@ class GuardedServer:
             text = error.get("message") if isinstance(error, dict) else None
             self.abandon(call, str(text or result.get("statusMessage") or "the task failed"))
         return message
-
-    def listen(self, session: Session, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call a function whenever the tools change that are disabled; return how to stop it."""
-        listeners = self._listeners.setdefault(session.id, [])
-        listeners.append(listener)
-
-        def stop() -> None:
-            listeners.remove(listener)
-            if not listeners:
-                self._listeners.pop(session.id, None)
-
-        return stop
-
-    def notify_changes(self, session: Session) -> None:
-        """Tell the listeners of a session if its disabled tools have changed."""
-        if not self.disables_tools:
-            return
-        prefix = join_tool_name("", self.name)
-        disabled = frozenset(name for name in find_disabled(session) if name.startswith(prefix))
-        if disabled == self._disabled.get(session.id, frozenset()):
-            return
-        self._disabled[session.id] = disabled
-        self._disabled.move_to_end(session.id)
-        if len(self._disabled) > _MAX_TASKS:
-            self._disabled.popitem(last=False)
-        for listener in [*self._listeners.get(session.id, ())]:
-            listener()
 
     def record(self, call: OpenCall, result: dict[str, Any]) -> dict[str, Any]:
         """Record a call's result; return it as the policy leaves it."""
@@ -335,7 +338,7 @@ class GuardedServer:
             log_failure(f"an error of `{self.name}` was not recorded")
             if self.sessions.allows_on_error:
                 return message
-            edited = {"code": error.get("code", -32603), "message": "the error is withheld"}
+            edited = {"code": error.get("code", INTERNAL_ERROR), "message": "the error is withheld"}
         return message if edited is error else {**message, "error": edited}
 
     def abandon(
@@ -376,27 +379,3 @@ class GuardedServer:
         for call in calls:
             if isinstance(call, OpenCall):
                 self.abandon(call, asyncio.CancelledError("the client did not repeat the call"))
-
-
-def _restore_state(params: dict[str, Any], state: str | None) -> dict[str, Any]:
-    """Return the parameters with the server's own state, and without the answers to us."""
-    restored = {key: value for key, value in params.items() if key != "requestState"}
-    if state is not None:
-        restored["requestState"] = state
-    responses = params.get("inputResponses")
-    if isinstance(responses, dict) and NOTES in responses:
-        left = {key: value for key, value in responses.items() if key != NOTES}
-        restored["inputResponses"] = left
-        if not left:
-            del restored["inputResponses"]
-    return restored
-
-
-def _task_id(result: dict[str, Any]) -> str:
-    """Return the id of the task that runs a call: of 2025-11-25, or of the tasks extension."""
-    task = result.get("task")
-    if isinstance(task, dict) and isinstance(task.get("taskId"), str):
-        return str(task["taskId"])
-    if result.get("resultType") == "task" and isinstance(result.get("taskId"), str):
-        return str(result["taskId"])
-    return ""

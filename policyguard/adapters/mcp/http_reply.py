@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from policyguard.adapters.mcp.event_stream import encode_event
-from policyguard.adapters.mcp.messages import Message, encode
+from policyguard.adapters.mcp.messages import INVALID_REQUEST, Message, encode, error_response
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
@@ -71,6 +71,11 @@ class Reply:
         start = {"type": "http.response.start", "status": status, "headers": [*kept, length]}
         await self._send(start)
         await self._send({"type": "http.response.body", "body": body})
+
+    async def refuse(self, status: int, text: str) -> None:
+        """Say why a request is not passed on, if nothing was sent yet."""
+        if not self.is_started:
+            await self.send_message(error_response(None, INVALID_REQUEST, text), status)
 
     async def end(self) -> None:
         """End the response; one that has not begun says that there is nothing to say."""

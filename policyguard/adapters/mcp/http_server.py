@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 import uvicorn
 
+from policyguard.adapters.mcp.call_sessions import LocalSessions
 from policyguard.adapters.mcp.guarded_server import GuardedServer
 from policyguard.adapters.mcp.http_proxy import HttpProxy
 from policyguard.adapters.mcp.runs import Runs
 from policyguard.adapters.mcp.settings import ProxyLimits
-from policyguard.adapters.sessions import ServedSessions
 from policyguard.guard.guard import Guard
 from policyguard.model.errors import PolicyguardError
 
@@ -66,7 +66,7 @@ def run_http(
     if host not in LOOPBACK:
         raise UpstreamError(f"`{host}` is not a loopback address: use one of {LOOPBACK}")
     with Guard.load([*policies], store=store) as guard:
-        sessions = ServedSessions(guard)
+        sessions = LocalSessions(guard)
         served = {
             name: (GuardedServer(name, sessions, limits), url) for name, url in upstreams.items()
         }

@@ -19,6 +19,7 @@ MessageId = str | int | float
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
+INTERNAL_ERROR = -32603
 SERVER_GONE = -32000
 """Codes of JSON-RPC errors; the last one is of those that are for implementations to define."""
 
@@ -104,3 +105,26 @@ def error_response(id_: object, code: int, text: str) -> Message:
 def result_response(id_: object, result: dict[str, Any]) -> Message:
     """Return the response to a request."""
     return {"jsonrpc": "2.0", "id": id_, "result": result}
+
+
+def notification(method: str, values: dict[str, Any] | None = None) -> Message:
+    """Return a notification."""
+    message: Message = {"jsonrpc": "2.0", "method": method}
+    return message if values is None else {**message, "params": values}
+
+
+def task_id(result: dict[str, Any]) -> str:
+    """Return the id of the task that runs a call: of 2025-11-25, or of the tasks extension."""
+    task = result.get("task")
+    if isinstance(task, dict) and isinstance(task.get("taskId"), str):
+        return str(task["taskId"])
+    if result.get("resultType") == "task" and isinstance(result.get("taskId"), str):
+        return str(result["taskId"])
+    return ""
+
+
+def without_contradiction(message: Message) -> Message:
+    """Return a response that is a result and an error as the result: a client may show it."""
+    if "result" in message and "error" in message:
+        return {key: value for key, value in message.items() if key != "error"}
+    return message

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Any
 
+from policyguard.adapters.mcp.call_sessions import RecordedCall
 from policyguard.model.decision import Decision
-from policyguard.model.outcome import Recorded
 
 NOTES = "policyguard"
 """The member of `structuredContent` and `_meta` that is the policy's."""
@@ -32,7 +32,7 @@ def tool_error(
 
 
 def edit_result(
-    result: dict[str, Any], recorded: Recorded, hidden_keys: Iterable[str]
+    result: dict[str, Any], recorded: RecordedCall, hidden_keys: Iterable[str]
 ) -> dict[str, Any]:
     """Return a result as the policy leaves it, with its advice; the same one if nothing changes.
 
@@ -42,7 +42,9 @@ def edit_result(
     edited = recorded.result
     if not isinstance(edited, dict):  # it could not be edited part by part
         edited = {"content": [{"type": "text", "text": recorded.text}]}
-    if edited is not result:
+    if edited == result:
+        edited = result
+    else:
         # What is not the tool's own stays, such as `resultType`.
         kept = {key: result[key] for key in ("resultType", "isError") if key in result}
         edited = {**kept, **edited}
@@ -67,7 +69,7 @@ def hide_meta(result: dict[str, Any], hidden_keys: Iterable[str]) -> dict[str, A
     return {**rest, "_meta": left} if left else rest
 
 
-def edit_error(error: dict[str, Any], recorded: Recorded) -> dict[str, Any]:
+def edit_error(error: dict[str, Any], recorded: RecordedCall) -> dict[str, Any]:
     """Return a JSON-RPC error as the policy leaves it, with its advice."""
     if recorded.violations:
         code = {key: error[key] for key in ("code",) if key in error}

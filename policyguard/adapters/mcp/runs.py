@@ -7,9 +7,9 @@ import secrets
 import time
 from collections import OrderedDict
 
+from policyguard.adapters.mcp.call_sessions import CallSession, CallSessions
 from policyguard.adapters.mcp.clients import Client
-from policyguard.adapters.sessions import ServedSessions, SessionRequest
-from policyguard.guard.session import Session
+from policyguard.adapters.sessions import SessionRequest
 
 _MAX_RUNS = 4096
 """Runs that clients do not name, by client; the least recently used are forgotten first."""
@@ -20,24 +20,25 @@ class Runs:
 
     A run that its client does not name is over after `idle` seconds without a request. With a
     `fixed` id all requests are of that session. `scope` keeps apart the sessions of proxies that
-    use the same store.
+    use the same store; `unnamed` is what to call runs that their client does not name.
     """
 
     def __init__(
         self,
-        sessions: ServedSessions,
+        sessions: CallSessions,
         *,
         fixed: str = "",
         scope: str = "",
         idle: float,
         cwd: str | None = None,
+        unnamed: str = "",
     ) -> None:
         self._sessions = sessions
         self._fixed, self._scope, self._idle = fixed, scope, idle
         self._unnamed: OrderedDict[tuple[str, str], tuple[str, float]] = OrderedDict()
-        self._cwd = cwd
+        self._cwd, self._name_of_unnamed = cwd, unnamed
 
-    async def open(self, client: Client, run: str, peer: str) -> Session:
+    async def open(self, client: Client, run: str, peer: str) -> CallSession:
         """Return the session of a request, opened or resumed if need be.
 
         `run` is what the client calls its run, `peer` tells clients that name none apart. Raises
@@ -55,6 +56,7 @@ class Runs:
 
     def _identify(self, client: Client, run: str, peer: str) -> str:
         name = client.name or "client"
+        run = run or self._name_of_unnamed
         if run:
             return "/".join(filter(None, ("mcp", self._scope, name, run)))
         now = time.monotonic()

@@ -9,8 +9,9 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from policyguard.adapters.mcp.call_sessions import CallSessions, LocalSessions
 from policyguard.adapters.mcp.exchange import Exchange, Passage
 from policyguard.adapters.mcp.guarded_server import GuardedServer
 from policyguard.adapters.mcp.lines import LongLine, open_input, open_output, read_lines
@@ -27,44 +28,41 @@ from policyguard.adapters.mcp.messages import (
 from policyguard.adapters.mcp.runs import Runs
 from policyguard.adapters.mcp.server_process import ServerProcess
 from policyguard.adapters.mcp.settings import ProxyLimits
-from policyguard.adapters.sessions import ServedSessions
 from policyguard.guard.guard import Guard
 from policyguard.guard.host_log import log_failure, warn
+from policyguard.store.paths import default_store_path, resolve_store_path
 
 
-def run_stdio(
-    policies: Sequence[str],
-    store: Path | None,
-    command: Sequence[str],
-    limits: ProxyLimits,
-    *,
-    server: str = "",
-    session: str = "",
-) -> int:
+class StdioSettings(NamedTuple):
+    """How a server is run on stdio.
+
+    `server` is its name for the policy, `session` an id for all that the client does.
+    Of a `shared` session the service is the owner, and the other proxies of the client use it too.
+    """
+
+    policies: Sequence[str]
+    store: Path | None
+    command: Sequence[str]
+    limits: ProxyLimits
+    server: str = ""
+    session: str = ""
+    shared: bool = False
+
+
+def run_stdio(settings: StdioSettings) -> int:
     """Run a server behind a policy until it or the client ends; return its exit code.
 
-    `server` is its name for the policy, by default that of the command. Raises what `Guard.load`
-    raises, and `OSError` if the server cannot be started.
+    Raises what `Guard.load` raises, and `OSError` if the server cannot be started.
     """
-    name = server or Path(command[0]).stem
-    return asyncio.run(_run(policies, store, command, limits, name, session))
+    return asyncio.run(_run(settings))
 
 
-async def _run(
-    policies: Sequence[str],
-    store: Path | None,
-    command: Sequence[str],
-    limits: ProxyLimits,
-    name: str,
-    session: str,
-) -> int:
-    process = await ServerProcess.start(command)  # it starts while the policy is loaded
+async def _run(settings: StdioSettings) -> int:
+    process = await ServerProcess.start(settings.command)  # it starts while the policy is loaded
     try:
-        with Guard.load([*policies], store=store) as guard:
-            sessions = ServedSessions(guard)
-            server = GuardedServer(name, sessions, limits)
-            cwd = str(Path.cwd())
-            runs = Runs(sessions, fixed=session, scope=name, idle=limits.idle, cwd=cwd)
+        own_store = None if settings.shared else settings.store
+        with Guard.load([*settings.policies], store=own_store) as guard:
+            server, runs = _guard_server(settings, guard)
             output = await open_output(sys.stdout.buffer)
             pump = StdioPump(server, runs, process, await open_input(sys.stdin.buffer), output)
             return await pump.run()
@@ -72,6 +70,27 @@ async def _run(
         await process.stop()
         with contextlib.suppress(OSError, ValueError):
             os.set_blocking(sys.stdout.fileno(), True)
+
+
+def _guard_server(settings: StdioSettings, guard: Guard) -> tuple[GuardedServer, Runs]:
+    name, limits = settings.server or Path(settings.command[0]).stem, settings.limits
+    cwd = str(Path.cwd())
+    sessions: CallSessions
+    if settings.shared:
+        from policyguard.adapters.mcp.service_sessions import (
+            Service,
+            ServiceSessions,
+            name_client_process,
+        )
+
+        store = resolve_store_path(settings.store or default_store_path())
+        sessions = ServiceSessions(guard, Service(settings.policies, store))
+        process = name_client_process()
+        runs = Runs(sessions, fixed=settings.session, idle=limits.idle, cwd=cwd, unnamed=process)
+    else:
+        sessions = LocalSessions(guard)
+        runs = Runs(sessions, fixed=settings.session, scope=name, idle=limits.idle, cwd=cwd)
+    return GuardedServer(name, sessions, limits), runs
 
 
 class StdioPump:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
 from typing import Any
 
+from policyguard.adapters.mcp.call_sessions import CallSession, CallSessions
 from policyguard.adapters.mcp.results import NOTES
-from policyguard.evaluator.disabled_tools import find_disabled_tools, may_edit_results
 from policyguard.evaluator.pins import PinJudge
 from policyguard.guard.host_log import warn
-from policyguard.guard.session import Session
 from policyguard.model.effect import Effect
 from policyguard.model.pins import PinFinding
 from policyguard.model.tool_name import join_tool_name
@@ -36,21 +34,13 @@ _HINTS = {
 _NOTES_SCHEMA = {"type": "object", "description": "Notes of the policy on this call."}
 
 
-def find_disabled(session: Session, tools: Iterable[str] = ()) -> dict[str, str]:
-    """Return the disabled tools with the reason: by limits, and of `tools` by the policy."""
-    guard = session.guard
-    if guard._mode.observe:
-        return {}
-    with guard._lock:
-        return find_disabled_tools(guard._evaluator, session._state, tools)
-
-
 class ToolList:
-    """The tools of one server, as it lists them; `pins` says how they were pinned."""
+    """The tools of one server, as it lists them."""
 
-    def __init__(self, server: str, pins: PinJudge | None = None) -> None:
+    def __init__(self, server: str, sessions: CallSessions) -> None:
         self._server = server
-        self._pins = pins
+        self._sessions = sessions
+        self._pins: PinJudge | None = sessions.guard._evaluator.pins
         self._definitions: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._listed: set[str] = set()
         """The names in the list that is being read, page by page."""
@@ -85,7 +75,7 @@ class ToolList:
         return self._definitions.get(tool, unknown)
 
     def edit(
-        self, result: dict[str, Any], session: Session | None, *, is_first: bool = True
+        self, result: dict[str, Any], session: CallSession | None, *, is_first: bool = True
     ) -> dict[str, Any]:
         """Return the result of a `tools/list` as the client may see it; `is_first`: the first page.
 
@@ -110,7 +100,7 @@ class ToolList:
             findings += self._forget_others()
         self._warn(findings)
         names = {id(tool): join_tool_name(str(tool.get("name")), self._server) for tool in tools}
-        disabled = {} if session is None else find_disabled(session, names.values())
+        disabled = {} if session is None else self._sessions.find_disabled(session, names.values())
         kept = [
             self._edit_schema(tool, session, names[id(tool)])
             for tool in tools
@@ -180,12 +170,12 @@ class ToolList:
             warn(f"{text}; see `policyguard mcp diff`")
 
     def _edit_schema(
-        self, tool: dict[str, Any], session: Session | None, name: str
+        self, tool: dict[str, Any], session: CallSession | None, name: str
     ) -> dict[str, Any]:
         schema = tool.get("outputSchema")
         if not isinstance(schema, dict) or session is None:
             return tool
-        if may_edit_results(session.guard._evaluator, session._state, name):
+        if self._sessions.may_edit_results(session, name):
             return {key: value for key, value in tool.items() if key != "outputSchema"}
         if schema.get("additionalProperties", True) is True and (
             schema.get("unevaluatedProperties", True) is True

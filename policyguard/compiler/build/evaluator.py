@@ -70,6 +70,7 @@ def build_evaluator(
             params={name: param.value for name, param in policy.params.items()},
             extract_targets=_targets_reader(policy, reads),
             derived_fields=_field_readers(policy, reads),
+            first_line_tools=frozenset(policy.classify.shell.first_line_tools),
             address_fields=_address_readers(policy, expressions, reads),
             reads_previous=reads_field(reads, "call.previous"),
             to_timestamp=Timestamp.from_ns,

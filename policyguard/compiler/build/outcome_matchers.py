@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 from policyguard.engines.fingerprint import Fingerprinter
-from policyguard.engines.regex import Regex, RegexSet
+from policyguard.engines.regex import GroupRegex, Regex, RegexSet
 from policyguard.model import policy
 from policyguard.model.policy import Signature
 
@@ -57,8 +57,8 @@ class ErrorUnwrapper:
         return RegexSet(self._sources, head=MAX_SCANNED_CHARS, tail=0)
 
     @cached_property
-    def _patterns(self) -> list[Regex]:
-        return [Regex(pattern) for pattern in self._sources]
+    def _patterns(self) -> list[GroupRegex]:
+        return [GroupRegex(pattern) for pattern in self._sources]
 
     def unwrap(self, error: str) -> str:
         """Return the first group of the first pattern that matches; else the error."""
@@ -67,7 +67,7 @@ class ErrorUnwrapper:
         first = self._any.first_match(error)
         if first is not None:
             for pattern in self._patterns[first:]:
-                found = pattern.find_group(error)
+                found = pattern.find(error)
                 if found:
                     return found
         return error

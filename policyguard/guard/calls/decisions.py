@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from policyguard.evaluator.activation import CheckTags
 from policyguard.evaluator.attempt import EMPTY, Attempt, CallResult
-from policyguard.evaluator.evaluation import Evaluation
+from policyguard.evaluator.evaluation import INTERNAL_ERROR, Evaluation
 from policyguard.guard import validate
 from policyguard.guard.calls.ids import parse_call_number
 from policyguard.guard.host_log import warn
@@ -140,7 +140,7 @@ def internal_error(attempt: Attempt, error: Exception, *, allow: bool) -> Evalua
     if allow:
         return Evaluation(Effect.ALLOW, (), (), (internal,))
     text = "policyguard failed to check this call"
-    return _block(Violation("internal", Effect.BLOCK, "internal_error", text), internal)
+    return _block(Violation(INTERNAL_ERROR, Effect.BLOCK, "internal_error", text), internal)
 
 
 def build_admitted(attempt: Attempt, decision: Decision) -> Admitted:

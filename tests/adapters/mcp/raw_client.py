@@ -22,8 +22,9 @@ class RawClient:
         self.log = folder / "received"
         server = [sys.executable, RAW_SERVER, str(self.log), *([mode] if mode else [])]
         command = [sys.executable, "-m", "policyguard", "mcp", "--policy", policy, *options]
+        named = [] if "--server" in options else ["--server", "raw"]
         self.process = subprocess.Popen(
-            [*command, "--server", "raw", "--", *server],
+            [*command, *named, "--", *server],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -59,6 +60,10 @@ class RawClient:
     def notify(self, method: str, params: Any = None) -> None:
         """Send a notification."""
         self.write(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode())
+
+    def respond(self, id_: Any, result: Any) -> None:
+        """Send the response to a request of the server or the proxy."""
+        self.write(json.dumps({"jsonrpc": "2.0", "id": id_, "result": result}).encode())
 
     def read_line(self) -> bytes:
         """Return the next line."""

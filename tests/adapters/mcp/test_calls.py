@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from policyguard import Guard
+from policyguard.adapters.mcp.call_sessions import LocalSessions
 from policyguard.adapters.mcp.exchange import Exchange, Passage
 from policyguard.adapters.mcp.guarded_server import GuardedServer
 from policyguard.adapters.mcp.messages import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from policyguard.adapters.mcp.runs import Runs
 from policyguard.adapters.mcp.settings import ProxyLimits
-from policyguard.adapters.sessions import ServedSessions
 
 MODERN = {
     PROTOCOL_VERSION: "2026-07-28",
@@ -35,7 +35,7 @@ class Peers:
         file = folder / "policy.yaml"
         file.write_text(f"policyguard: 1\nname: p\n{policy}")
         self.guard = Guard.load(file)
-        self.sessions = ServedSessions(self.guard)
+        self.sessions = LocalSessions(self.guard)
         self.limits = limits or ProxyLimits()
         self.runs = Runs(self.sessions, idle=60)
         self.server = GuardedServer(name, self.sessions, self.limits)
@@ -585,3 +585,66 @@ def test_a_result_that_cannot_be_checked_is_withheld(play: Any, monkeypatch: Any
         assert (await peers.call("x"))["isError"] is True
 
     play("", story)
+
+
+SECRET = [{"type": "text", "text": "sk-123"}]
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        {"result": {"content": SECRET}, "error": {"code": 1, "message": "x"}},
+        {"result": {"content": SECRET}, "error": None},
+        {"result": {"content": SECRET, "resultType": "input_required"}},
+        {"result": {"content": SECRET, "resultType": "task", "taskId": "t"}},
+        {"result": {"content": SECRET, "task": {"taskId": "t", "status": "working"}}},
+        {"result": {"structuredContent": {"a": "sk-123"}, "resultType": "input_required"}},
+        {"result": "sk-123"},
+        {"result": SECRET},
+        {"result": None, "error": {"code": 1, "message": "sk-123"}},
+        {},
+    ],
+)
+def test_a_server_cannot_evade_the_rules_on_results(play: Any, response: Message) -> None:
+    async def story(peers: Peers) -> None:
+        seen = await peers.request("tools/call", {"name": "read"}, response)
+        assert "sk-123" not in str(seen)
+        assert not next(iter(peers.sessions.list())).in_flight
+
+    play(SECRETS, story)
+
+
+@pytest.mark.parametrize(
+    ("method", "result"),
+    [
+        ("tasks/result", {"content": SECRET}),
+        ("tasks/get", {"taskId": "x", "status": "completed", "result": {"content": SECRET}}),
+        ("tasks/get", {"taskId": "x", "status": "completed", "content": SECRET}),
+    ],
+)
+def test_the_result_of_an_unknown_task_is_withheld(play: Any, method: str, result: Message) -> None:
+    async def story(peers: Peers) -> None:
+        seen = await peers.request(method, {"taskId": "x"}, {"result": result})
+        assert "sk-123" not in str(seen)
+        status = {"result": {"taskId": "x", "status": "working"}}
+        assert (await peers.request("tasks/get", {"taskId": "x"}, status))["result"]
+
+    play(SECRETS, story)
+
+
+def test_a_message_that_is_request_and_response_is_dropped(play: Any) -> None:
+    async def story(peers: Peers) -> None:
+        call = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "read"}}
+        await peers.pass_up(call)
+        both = {"jsonrpc": "2.0", "id": 9, "method": "ping", "result": text_result("sk-123")}
+        assert peers.exchange.from_server(both) is None
+
+    play(SECRETS, story)
+
+
+def test_a_call_without_an_id_does_not_reach_the_server(play: Any) -> None:
+    async def story(peers: Peers) -> None:
+        call = {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "drop"}}
+        assert await peers.pass_up(call) == Passage()
+
+    play(REFUSED, story)

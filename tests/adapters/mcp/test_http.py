@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policyguard import Guard
+from policyguard.adapters.mcp.call_sessions import LocalSessions
 from policyguard.adapters.mcp.event_stream import TooLongError, read_events
 from policyguard.adapters.mcp.guarded_server import GuardedServer
 from policyguard.adapters.mcp.http_proxy import HttpProxy
 from policyguard.adapters.mcp.messages import CLIENT_INFO, PROTOCOL_VERSION
 from policyguard.adapters.mcp.runs import Runs
 from policyguard.adapters.mcp.settings import ProxyLimits
-from policyguard.adapters.sessions import ServedSessions
 
 POLICY = """\
 policyguard: 1
@@ -67,7 +67,7 @@ class Response:
 class Front:
     """A proxy, and the client that asks it."""
 
-    def __init__(self, sessions: ServedSessions, url: str, limits: ProxyLimits) -> None:
+    def __init__(self, sessions: LocalSessions, url: str, limits: ProxyLimits) -> None:
         self.sessions = sessions
         self.server = GuardedServer("up", sessions, limits)
         runs = Runs(sessions, idle=60)
@@ -159,7 +159,7 @@ def play(tmp_path: Path) -> Iterator[Play]:
 
             server = await asyncio.start_server(serve, "127.0.0.1", 0)
             port = server.sockets[0].getsockname()[1]
-            front = Front(ServedSessions(guard), f"http://127.0.0.1:{port}/mcp", limits)
+            front = Front(LocalSessions(guard), f"http://127.0.0.1:{port}/mcp", limits)
             try:
                 await story(front)
             finally:

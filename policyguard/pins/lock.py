@@ -109,8 +109,8 @@ def read_lock(data: bytes) -> ToolsLock:
                 raise LockError(f"tool {tool!r} of {name!r}: {error}") from None
             if not is_intact:
                 raise LockError(
-                    f"tool {tool!r} of {name!r} does not have the hashes that stand beside it; "
-                    "pin the server anew"
+                    f"tool {tool!r} of {name!r} does not have the hashes that stand beside it: "
+                    "restore the file, or remove it and pin its servers anew"
                 )
     return lock
 

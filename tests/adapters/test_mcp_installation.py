@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mcp import Client, StdioServerParameters
 
 from policyguard.adapters.installation.mcp import jsonc
 from policyguard.adapters.installation.mcp.clients import MCP_CLIENTS
 from policyguard.cli import main
+from tests.adapters.mcp.processes import PROBE_SERVER
 from tests.examples import examples
 
 JSON = """\
@@ -176,6 +180,24 @@ def test_an_unknown_server_is_an_error(tmp_path: Path) -> None:
     result = install("cursor", file, "--server", "nope", "--yes")
     assert result.exit_code == 2
     assert "no server `nope`; they have bare, files, old, web" in result.output
+
+
+def test_the_written_command_runs_the_server_under_the_policy(tmp_path: Path) -> None:
+    file = tmp_path / "settings.json"
+    own = {"command": sys.executable, "args": [PROBE_SERVER], "env": {"A": "b"}}
+    file.write_text(json.dumps({"mcpServers": {"probe": own}}))
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("policyguard: 1\nname: p\nrules: {no: {tools: [mcp__probe__echo]}}\n")
+    assert run("install", "cursor", "--policy", policy, "--settings", file, "--yes").exit_code == 0
+
+    async def story() -> None:
+        entry = entries("cursor", file)["probe"]
+        server = StdioServerParameters(command=entry["command"], args=entry["args"], cwd=tmp_path)
+        async with Client(server, mode="legacy") as client:
+            assert not (await client.call_tool("add", {"a": 1, "b": 2})).is_error
+            assert (await client.call_tool("echo", {"text": "a"})).is_error
+
+    anyio.run(story)
 
 
 def test_servers_of_projects_are_found_in_claude_code(tmp_path: Path) -> None:

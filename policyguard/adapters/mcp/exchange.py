@@ -264,8 +264,8 @@ class Exchange:
             edited = self.server.finish(pending.call, pending.params, message)
             self.server.changes.notify(pending.call.session)
             return edited
-        if method == "tools/list" and pending.session is not None:
-            return self._edit_list(pending.session, message, pending.params)
+        if method == "tools/list":
+            return self._edit_list(pending, message)
         if method in _TASK_METHODS:
             return self.server.finish_task(method, pending.params, message)
         if method in ("initialize", "server/discover"):
@@ -274,12 +274,13 @@ class Exchange:
             self._subscriptions.pop(key_of(id_), None)
         return message
 
-    def _edit_list(self, session: CallSession, message: Message, params: dict[str, Any]) -> Message:
+    def _edit_list(self, pending: Pending, message: Message) -> Message:
         result = message.get("result")
         if not isinstance(result, dict):
             return message
+        is_first = not pending.params.get("cursor")
         try:
-            edited = self.server.tools.edit(result, session, is_first=not params.get("cursor"))
+            edited = self.server.tools.edit(result, pending.session, is_first=is_first)
         except Exception as error:  # noqa: BLE001 - no failure of ours may show what is to be hidden
             log_failure(f"the tools of `{self.server.name}` were not checked")
             if self.server.sessions.allows_on_error:

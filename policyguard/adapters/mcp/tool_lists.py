@@ -16,6 +16,9 @@ from policyguard.model.tool_name import join_tool_name
 _MAX_SHOWN = 5
 """Tools that one warning names."""
 
+_MAX_NAME_CHARS = 64
+"""Of a tool's name in a warning."""
+
 _MAX_WARNINGS = 64
 """Warnings that are remembered, so as not to be repeated."""
 
@@ -72,9 +75,11 @@ class ToolList:
         return self._definitions.get(tool, unknown)
 
     def edit(
-        self, result: dict[str, Any], session: CallSession, *, is_first: bool = True
+        self, result: dict[str, Any], session: CallSession | None, *, is_first: bool = True
     ) -> dict[str, Any]:
         """Return the result of a `tools/list` as the client may see it; `is_first`: the first page.
+
+        Without a session, which could not be opened, only the pins count.
 
         Tools that are disabled are left out, and those whose calls the pins refuse. Where the
         policy may edit a tool's results, they need not match its output schema, which is left out,
@@ -95,7 +100,7 @@ class ToolList:
             findings += self._forget_others()
         self._warn(findings)
         names = {id(tool): join_tool_name(str(tool.get("name")), self._server) for tool in tools}
-        disabled = self._sessions.find_disabled(session, names.values())
+        disabled = {} if session is None else self._sessions.find_disabled(session, names.values())
         kept = [
             self._edit_schema(tool, session, names[id(tool)])
             for tool in tools
@@ -151,7 +156,10 @@ class ToolList:
         """Tell the user of what was found, in one message and once."""
         if not findings:
             return
-        shown = [f"{finding.tool!r} ({finding.text})" for finding in findings[:_MAX_SHOWN]]
+        shown = [
+            f"{finding.tool[:_MAX_NAME_CHARS]!r} ({finding.text})"
+            for finding in findings[:_MAX_SHOWN]
+        ]
         if len(findings) > _MAX_SHOWN:
             shown.append(f"and {len(findings) - _MAX_SHOWN} more")
         text = f"tools of {self._server!r} are not as they were pinned: {', '.join(shown)}"
@@ -161,9 +169,11 @@ class ToolList:
                 self._warned.popitem(last=False)
             warn(f"{text}; see `policyguard mcp diff`")
 
-    def _edit_schema(self, tool: dict[str, Any], session: CallSession, name: str) -> dict[str, Any]:
+    def _edit_schema(
+        self, tool: dict[str, Any], session: CallSession | None, name: str
+    ) -> dict[str, Any]:
         schema = tool.get("outputSchema")
-        if not isinstance(schema, dict):
+        if not isinstance(schema, dict) or session is None:
             return tool
         if self._sessions.may_edit_results(session, name):
             return {key: value for key, value in tool.items() if key != "outputSchema"}

@@ -49,8 +49,8 @@ def check(sessions: ServedSessions, request: CheckRequest) -> CheckAnswer:
         "batch": request.batch,
         "tags": request.tags or None,
         "hints": request.hints or None,
-        "estimate": request.estimate or None,
         "definition": request.definition,
+        "estimate": request.estimate or None,
     }
     call = request.call
     decision = sessions.check(
@@ -68,8 +68,8 @@ def preview(sessions: ServedSessions, request: CheckRequest) -> CheckAnswer:
         batch=request.batch,
         tags=request.tags or None,
         hints=request.hints or None,
-        estimate=request.estimate or None,
         definition=request.definition,
+        estimate=request.estimate or None,
     )
     return _answer_check(decision, "")
 

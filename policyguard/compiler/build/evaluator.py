@@ -32,10 +32,10 @@ from policyguard.engines.likeness import CallLikeness, ResultLikeness
 from policyguard.evaluator.activation import ActivationContext
 from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.outcome_classifier import OutcomeClassifier
+from policyguard.evaluator.pins import PinJudge
 from policyguard.evaluator.plan import Plan
 from policyguard.model.limits import limits_of
 from policyguard.model.policy import Policy
-from policyguard.pins.book import PinBook
 
 
 def build_evaluator(
@@ -118,9 +118,11 @@ def build_fingerprinter(policy: Policy) -> Fingerprinter:
     )
 
 
-def _pin_book(policy: Policy) -> PinBook | None:
+def _pin_book(policy: Policy) -> PinJudge | None:
     if policy.pins is None:
         return None
+    from policyguard.pins.book import PinBook  # most policies pin nothing
+
     patterns = NamedPatterns(policy)
     return PinBook(policy.pins, patterns.finder(policy.pins.finds))
 

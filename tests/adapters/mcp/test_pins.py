@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -15,8 +16,9 @@ from click.testing import CliRunner, Result
 from mcp import Client, StdioServerParameters
 
 from policyguard.cli import main
+from policyguard.pins.lock import EMPTY_LOCK, PinnedServer, PinnedTool, format_lock, read_lock
 from tests.adapters.mcp.observed import MODERN
-from tests.adapters.mcp.processes import PROXY
+from tests.adapters.mcp.processes import PROXY, serve_proxy
 from tests.adapters.mcp.test_calls import Peers, play
 
 __all__ = ["play"]
@@ -163,6 +165,31 @@ def test_a_changed_tool_is_blocked(setup: Setup, mode: str) -> None:
     setup.play(story, [READ, WRITE], [EVIL, WRITE], mode=mode)
 
 
+@pytest.mark.parametrize("mode", ["legacy", MODERN])
+def test_pins_hold_over_http(setup: Setup, http_server: str, mode: str) -> None:
+    named = ["--policy", str(setup.policy), "--server", "probe"]
+    pinned = CliRunner().invoke(main, ["mcp", "pin", *named, "--yes", http_server])
+    assert pinned.exit_code == 0, pinned.output
+    lock = read_lock(setup.lock.read_bytes())
+    tools = {**lock.servers["probe"].tools}
+    del tools["echo"]
+    tools["add"] = PinnedTool.of({**tools["add"].definition, "description": "as it was"})
+    changed = lock.with_server("probe", PinnedServer("probe", "1", tools))
+    setup.lock.write_text(format_lock(changed))
+
+    async def story() -> None:
+        async with Client(address, mode=mode, cache=None) as client:
+            seen = await names(client)
+            assert "echo" in seen
+            assert "add" not in seen
+            for tool, arguments in (("add", {"a": 1, "b": 2}), ("echo", {"text": "a"})):
+                assert (await client.call_tool(tool, arguments)).is_error
+            assert not (await client.call_tool("list_cancelled", {})).is_error
+
+    with serve_proxy(str(setup.policy), http_server) as address:
+        anyio.run(story)
+
+
 async def names(client: Client) -> list[str]:
     found: list[str] = []
     cursor: str | None = None
@@ -189,11 +216,8 @@ pins: {new: ask, changed: block, removed: advise}
 @pytest.fixture
 def pinned(tmp_path: Path, play: Any) -> Callable[..., None]:
     """Plays a story with a server `srv` whose tools `read` and `write` are pinned."""
-    from policyguard.adapters.mcp.pinning import write_lock
-    from policyguard.pins.lock import EMPTY_LOCK, PinnedServer
-
     lock = EMPTY_LOCK.with_server("srv", PinnedServer.of("srv", "1", [READ, WRITE]))
-    write_lock(tmp_path / "tools.lock", lock)
+    (tmp_path / "tools.lock").write_text(format_lock(lock))
     return lambda story, pins=PINS: play(pins, story)
 
 
@@ -291,6 +315,33 @@ def test_ten_thousand_tools_hide_no_change(pinned: Any, caplog: pytest.LogCaptur
     pinned(story)
     assert len(caplog.records) == 1
     assert "and 9997 more" in caplog.text
+
+
+def test_pins_hold_without_a_session(pinned: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(peers: Peers) -> None:
+        async def fail(*_: object) -> None:
+            raise OSError("no store")
+
+        monkeypatch.setattr(peers.runs, "open", fail)
+        assert await listed(peers, EVIL, WRITE) == ["write"]
+
+    pinned(story)
+
+
+def test_the_user_may_let_a_new_tool_run(pinned: Any) -> None:
+    async def story(peers: Peers) -> None:
+        await peers.open(elicitation={})
+        await listed(peers, READ, WRITE, {"name": "new"})
+        asking = asyncio.ensure_future(peers.call("new"))
+        while not any(sent.get("method") == "elicitation/create" for sent in peers.sent):
+            await asyncio.sleep(0)
+        form = peers.sent[-1]
+        assert "not among the tools that were reviewed" in form["params"]["message"]
+        answer = {"action": "accept", "content": {"approve": True}}
+        await peers.pass_up({"jsonrpc": "2.0", "id": form["id"], "result": answer})
+        assert not (await asking).get("isError")
+
+    pinned(story)
 
 
 def test_observed_pins_hide_and_refuse_nothing(pinned: Any) -> None:

@@ -34,6 +34,7 @@ SESSION_HEADER, RUN_HEADER = b"mcp-session-id", b"policyguard-session"
 _NOT_PASSED = frozenset(
     {
         b"accept-encoding",
+        b"alt-svc",
         b"connection",
         b"content-encoding",
         b"content-length",
@@ -51,7 +52,7 @@ _NOT_PASSED = frozenset(
         RUN_HEADER,
     }
 )
-"""Headers of a connection, not of a message; and those that say how a body was encoded."""
+"""Headers of a connection, not of a message; how a body was encoded, and where else a server is."""
 
 Scope = Mapping[str, Any]
 
@@ -187,6 +188,11 @@ class ProxiedRequest:
 
     async def _relay(self, message: Message, response: httpx2.Response) -> None:
         headers = [(n.lower(), v) for n, v in response.headers.raw if n.lower() not in _NOT_PASSED]
+        if response.has_redirect_location:  # a client that followed it would leave the proxy out
+            elsewhere = response.headers["location"]
+            reason = f"the server `{self._server.name}` redirects to {elsewhere}: name that address"
+            await self._fail(message, reason)
+            return
         self._note_session(message, response)
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == "text/event-stream":

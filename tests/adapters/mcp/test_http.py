@@ -478,6 +478,18 @@ def test_a_response_that_is_too_long(play: Play, stream: bool) -> None:
     play(answers(data), story, ProxyLimits(max_message=1000))
 
 
+@pytest.mark.parametrize("status", ["301 Moved", "307 Temporary Redirect", "308 Moved"])
+def test_a_redirect_does_not_lead_around_the_proxy(play: Play, status: str) -> None:
+    async def story(front: Front) -> None:
+        response = await front.ask(call())
+        assert response.status == 200
+        assert "redirects to http://x/mcp/" in response.json["error"]["message"]
+        assert "location" not in response.headers
+        assert front.open_calls == 0
+
+    play(answers(reply({}, "Location: http://x/mcp/", status=status)), story)
+
+
 def test_a_status_that_is_an_error_passes(play: Play) -> None:
     async def story(front: Front) -> None:
         response = await front.ask(call())

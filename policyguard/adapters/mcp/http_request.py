@@ -125,7 +125,8 @@ class ProxiedRequest:
             if not work.done():
                 work.cancel()
                 await asyncio.gather(work, return_exceptions=True)
-                self._note_gone(message)
+                if self._session:  # it may come back for the result
+                    self._exchange.let_go(message)
                 return
             if work.cancelled():  # by a notification of the client
                 await self._reply.end()
@@ -136,14 +137,8 @@ class ProxiedRequest:
             if not work.done():
                 work.cancel()
             if not self._session and not self._new_session:
-                self._exchange.close("the request has ended")
-
-    def _note_gone(self, message: Message) -> None:
-        """Note that the client has left: without sessions this is how it cancels a request."""
-        if self._session:
-            self._exchange.let_go(message)
-        else:
-            self._exchange.close("the client has gone")
+                # Without sessions a client cancels what it has asked for by leaving.
+                self._exchange.close("the client has gone")
 
     async def _work(self, message: Message, body: bytes) -> None:
         exchange, reply = self._exchange, self._reply

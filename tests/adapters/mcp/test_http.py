@@ -364,10 +364,16 @@ def test_a_session_that_ends_cancels_its_calls(play: Play) -> None:
         response.leave.set()
         await asking
         assert front.open_calls == 1  # it may come back for the result
+        never.clear()
+        again = Response()  # the slot of the first is free
+        asking = asyncio.create_task(front.ask(call(id_=2, meta={}), again, mcp_session_id="s1"))
+        await never.wait()
+        again.leave.set()
+        await asking
         assert (await front.ask(b"", method="DELETE", mcp_session_id="s1")).status == 200
         assert front.open_calls == 0
 
-    play(handle, story)
+    play(handle, story, ProxyLimits(max_calls=1))
 
 
 def test_a_client_that_leaves_while_its_user_is_asked(play: Play) -> None:

@@ -647,6 +647,16 @@ def test_the_result_of_an_unknown_task_is_withheld(play: Any, method: str, resul
     play(SECRETS, story)
 
 
+def test_the_status_of_a_task_that_shows_a_result(play: Any) -> None:
+    async def story(peers: Peers) -> None:
+        await peers.call("read", {"task": TASK})
+        status = {"result": {"taskId": "t1", "status": "working", "content": SECRET}}
+        seen = await peers.request("tasks/get", {"taskId": "t1"}, status)
+        assert "sk-123" not in str(seen)
+
+    play(SECRETS, story)
+
+
 def test_a_message_that_is_request_and_response_is_dropped(play: Any) -> None:
     async def story(peers: Peers) -> None:
         call = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "read"}}

@@ -45,4 +45,8 @@ class _McpCommands(click.Group):
     subcommand_metavar="[OPTIONS] -- COMMAND... | COMMAND [ARGS]...",
 )
 def mcp() -> None:
-    """Put a policy between an MCP client and its servers."""
+    """Put a policy between an MCP client and its servers.
+
+    What follows `--` is a server's command; `policyguard mcp run --help` lists the options that may
+    stand before it.
+    """

@@ -10,13 +10,11 @@ import asyncio
 import secrets
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import Any
 
 from policyguard.adapters.mcp.call_sessions import CallSession
 from policyguard.adapters.mcp.clients import Client, run_of
-from policyguard.adapters.mcp.guarded_server import Admitted, AskError, GuardedServer, OpenCall
+from policyguard.adapters.mcp.guarded_server import Admitted, AskError, GuardedServer
 from policyguard.adapters.mcp.messages import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -32,6 +30,7 @@ from policyguard.adapters.mcp.messages import (
     params,
     result_response,
 )
+from policyguard.adapters.mcp.pending import Passage, Pending, Sender
 from policyguard.adapters.mcp.results import tool_error
 from policyguard.adapters.mcp.runs import Runs
 from policyguard.guard.host_log import log_failure, warn
@@ -41,32 +40,6 @@ _TASK_METHODS = ("tasks/get", "tasks/result", "tasks/cancel")
 _LIST_CHANGED = "notifications/tools/list_changed"
 _MAX_OTHERS = 1024
 """Requests beside calls that may have no response yet."""
-
-Sender = Callable[[Message], None]
-
-
-class Passage(NamedTuple):
-    """What becomes of a message: what goes to the server, and what to the client."""
-
-    to_server: Message | None = None
-    to_client: Message | None = None
-
-
-class Pending(msgspec.Struct, eq=False):
-    """A request of the client that has no response yet.
-
-    `call` is set while the server runs it, `task` while it waits: for a slot, or for a person.
-    """
-
-    id: Any
-    method: str
-    params: dict[str, Any]
-    client: Client
-    send: Sender | None = None
-    session: CallSession | None = None
-    call: OpenCall | None = None
-    has_slot: bool = False
-    task: asyncio.Task[Any] | None = None
 
 
 class Exchange:
@@ -182,53 +155,58 @@ class Exchange:
         if self._pending.get(key) is not pending:  # cancelled before it began
             return Passage()
         pending.task = asyncio.current_task()
-        server, is_modern = self.server, pending.client.is_modern
-        if not isinstance(pending.params.get("name"), str):
-            del self._pending[key]
-            text = "`params.name` is the name of a tool, a text"
-            return Passage(to_client=error_response(pending.id, _INVALID_PARAMS, text))
-        if not server.slots.try_take():
-            if server.slots.is_full:
-                del self._pending[key]
-                text = (
-                    f"This call was not run: {server.limits.max_calls} calls run and "
-                    f"{server.limits.max_waiting} wait. Wait for their results, then call again."
-                )
-                refused = tool_error(text, is_modern=is_modern)
-                return Passage(to_client=result_response(pending.id, refused))
-            await server.slots.take()
-        pending.has_slot = True
         try:
-            session = await self._open_session(pending)
+            refused = await self._take_slot(pending) or await self._admit(pending)
+        except asyncio.CancelledError:  # by its client, which may have left
+            self._pending.pop(key, None)
+            self._free(pending)
+            raise
+        pending.task = None
+        if refused is not None:
+            self._pending.pop(key, None)
+            self._free(pending)
+            return Passage(to_client=refused)
+        if pending.passed is pending.params:
+            return Passage(to_server=message)
+        return Passage(to_server={**message, "params": pending.passed})
+
+    async def _take_slot(self, pending: Pending) -> Message | None:
+        """Wait until a call may run; return the response to one that may neither run nor wait."""
+        if not isinstance(pending.params.get("name"), str):
+            text = "`params.name` is the name of a tool, a text"
+            return error_response(pending.id, _INVALID_PARAMS, text)
+        slots, limits = self.server.slots, self.server.limits
+        if not slots.try_take():
+            if slots.is_full:
+                text = (
+                    f"This call was not run: {limits.max_calls} calls run and "
+                    f"{limits.max_waiting} wait. Wait for their results, then call again."
+                )
+                refused = tool_error(text, is_modern=pending.client.is_modern)
+                return result_response(pending.id, refused)
+            await slots.take()
+        pending.has_slot = True
+        return None
+
+    async def _admit(self, pending: Pending) -> Message | None:
+        """Ask the policy about a call; return the response to one that does not run."""
+        server, is_modern = self.server, pending.client.is_modern
+        pending.passed = pending.params
+        try:
+            session = pending.session = await self._open_session(pending)
         except Exception as error:  # noqa: BLE001 - no failure of ours may let a call run
             log_failure(f"no session for a call of `{server.name}`")
             if server.sessions.allows_on_error:
-                return Passage(to_server=message)
+                return None
             text = f"policyguard could not check this call ({type(error).__name__}: {error})"
-            return self._answer(key, pending, tool_error(text, is_modern=is_modern))
-        except asyncio.CancelledError:
-            self._free(pending)
-            raise
-        pending.session = session
+            return result_response(pending.id, tool_error(text, is_modern=is_modern))
         ask = None if pending.send is None else partial(self._ask, pending.send)
-        try:
-            admitted = await server.admit(session, pending.client, pending.params, ask)
-        except asyncio.CancelledError:
-            self._free(pending)
-            raise
+        admitted = await server.admit(session, pending.client, pending.params, ask)
         server.changes.notify(session)
         if not isinstance(admitted, Admitted):
-            return self._answer(key, pending, admitted)
-        pending.call, pending.task = admitted.call, None
-        if admitted.params is pending.params:
-            return Passage(to_server=message)
-        return Passage(to_server={**message, "params": admitted.params})
-
-    def _answer(self, key: object, pending: Pending, result: dict[str, Any]) -> Passage:
-        """Answer a call that does not go to the server."""
-        self._pending.pop(key, None)
-        self._free(pending)
-        return Passage(to_client=result_response(pending.id, result))
+            return result_response(pending.id, admitted)
+        pending.call, pending.passed = admitted.call, admitted.params
+        return None
 
     def _free(self, pending: Pending) -> None:
         if pending.has_slot:
@@ -335,16 +313,13 @@ class Exchange:
         assert decision is not None  # noqa: S101 - it has a timeout
         text = f"the call took longer than {decision.timeout:g} s ({decision.timeout_by})"
         advice = self.server.abandon(pending.call, TimeoutError(text))
-        answer = self._answer(
-            key,
-            pending,
-            tool_error(
-                "\n\n".join(filter(None, (text, advice))), is_modern=pending.client.is_modern
-            ),
-        )
+        del self._pending[key]
+        self._free(pending)
+        shown = "\n\n".join(filter(None, (text, advice)))
+        answer = tool_error(shown, is_modern=pending.client.is_modern)
         cancelled = {"requestId": message["id"], "reason": text}
         cancellation = notification("notifications/cancelled", cancelled)
-        return Passage(to_server=cancellation, to_client=answer.to_client)
+        return Passage(to_server=cancellation, to_client=result_response(pending.id, answer))
 
     def fail(self, message: Message, reason: str, code: int) -> Message | None:
         """Return the error of a request that did not get through; None if it waits for none."""

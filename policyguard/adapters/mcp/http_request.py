@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import httpx2
 
 from policyguard.adapters.mcp.event_stream import TooLongError, read_events
-from policyguard.adapters.mcp.exchange import Exchange, Passage
+from policyguard.adapters.mcp.exchange import Exchange
 from policyguard.adapters.mcp.guarded_server import GuardedServer
 from policyguard.adapters.mcp.http_reply import Headers, Reply
 from policyguard.adapters.mcp.messages import (
@@ -25,6 +25,7 @@ from policyguard.adapters.mcp.messages import (
     error_response,
     is_request,
 )
+from policyguard.adapters.mcp.pending import Passage
 from policyguard.adapters.request_body import Receive, read_body
 from policyguard.guard.host_log import warn
 

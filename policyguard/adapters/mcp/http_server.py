@@ -35,8 +35,8 @@ def read_upstreams(given: Sequence[str]) -> dict[str, str]:
     """Return the addresses of servers by name, each given as `NAME=URL`. Raises `UpstreamError`."""
     upstreams: dict[str, str] = {}
     for one in given:
-        name, _, url = one.partition("=")
-        if not _NAME.fullmatch(name):
+        name, found, url = one.partition("=")
+        if not found or not _NAME.fullmatch(name):
             raise UpstreamError(
                 f"`{one}` is not NAME=URL: a name has letters, digits, `.`, `-` and single `_`"
             )

@@ -24,7 +24,8 @@ class ListChanges:
     def __init__(self, server: str, sessions: CallSessions) -> None:
         self._prefix = join_tool_name("", server)
         self._sessions = sessions
-        self.disables_tools: bool = sessions.guard._evaluator.disables_tools
+        guard = sessions.guard
+        self.disables_tools = guard._evaluator.disables_tools and not guard._mode.observe
         self._disabled: OrderedDict[str, frozenset[str]] = OrderedDict()
         self._listeners: dict[str, list[Callable[[], None]]] = {}
 

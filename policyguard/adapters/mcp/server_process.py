@@ -63,7 +63,7 @@ class ServerProcess:
         self._signal(signal.SIGKILL)  # what it has started and left
         if self._reaper is not None:
             self._reaper.kill()
-            self._reaper.wait()
+            self._reaper.communicate()
         return self._process.returncode or 0
 
     def _signal(self, signal_: signal.Signals) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from policyguard.adapters.mcp.call_sessions import CallSessions, LocalSessions
-from policyguard.adapters.mcp.exchange import Exchange, Passage
+from policyguard.adapters.mcp.exchange import Exchange
 from policyguard.adapters.mcp.guarded_server import GuardedServer
 from policyguard.adapters.mcp.lines import LongLine, open_input, open_output, read_lines
 from policyguard.adapters.mcp.messages import (
@@ -25,6 +25,7 @@ from policyguard.adapters.mcp.messages import (
     encode,
     error_response,
 )
+from policyguard.adapters.mcp.pending import Passage
 from policyguard.adapters.mcp.runs import Runs
 from policyguard.adapters.mcp.server_process import ServerProcess
 from policyguard.adapters.mcp.settings import ProxyLimits

@@ -95,6 +95,8 @@ class ToolList:
         if not result.get("nextCursor"):
             findings += self._forget_others()
         self._warn(findings)
+        if self._sessions.guard._mode.observe:
+            return result
         names = {id(tool): join_tool_name(str(tool.get("name")), self._server) for tool in tools}
         disabled = {} if session is None else self._sessions.find_disabled(session, names.values())
         kept = [

@@ -11,9 +11,10 @@ import pytest
 
 from policyguard import Guard
 from policyguard.adapters.mcp.call_sessions import LocalSessions
-from policyguard.adapters.mcp.exchange import Exchange, Passage
+from policyguard.adapters.mcp.exchange import Exchange
 from policyguard.adapters.mcp.guarded_server import GuardedServer
 from policyguard.adapters.mcp.messages import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
+from policyguard.adapters.mcp.pending import Passage
 from policyguard.adapters.mcp.runs import Runs
 from policyguard.adapters.mcp.settings import ProxyLimits
 
@@ -247,6 +248,20 @@ def test_nothing_is_declared_that_the_policy_does_not_do(play: Any) -> None:
         assert (await peers.open())["result"]["capabilities"] == {"tools": {}}
 
     play(REFUSED, story)
+
+
+def test_a_policy_that_observes_changes_nothing(play: Any) -> None:
+    async def story(peers: Peers) -> None:
+        hello = await peers.open()
+        assert hello["result"]["capabilities"] == {"tools": {}}
+        schema = {"type": "object", "additionalProperties": False}
+        tools = [{"name": name, "outputSchema": schema} for name in ("read", "vault", "drop")]
+        assert await peers.list(*tools) == tools
+        for tool in ("drop", "poll", "poll", "poll", "vault"):
+            given = text_result("sk-123", structuredContent={"n": 1})
+            assert await peers.call(tool, given) is given
+
+    play(f"mode: observe\n{SECRETS}{REFUSED}{LOOPS}", story)
 
 
 ASKS = "rules:\n  a: {tools: [send], effect: ask, message: a person must agree}\n"

@@ -25,7 +25,7 @@ POLICY = """\
 policyguard: 1
 name: p
 limits: {tools: {slow: {timeout: 200ms}}}
-rules: {no: {tools: [drop]}}
+rules: {no: {tools: [drop]}, ask: {tools: [ask], effect: ask}}
 result_rules: {keys: {finds: [key], effect: redact}}
 patterns: {key: "sk-[0-9]+"}
 """
@@ -366,6 +366,63 @@ def test_a_session_that_ends_cancels_its_calls(play: Play) -> None:
         assert front.open_calls == 1  # it may come back for the result
         assert (await front.ask(b"", method="DELETE", mcp_session_id="s1")).status == 200
         assert front.open_calls == 0
+
+    play(handle, story)
+
+
+def test_a_client_that_leaves_while_its_user_is_asked(play: Play) -> None:
+    """Its id and its slot are free again."""
+
+    async def story(front: Front) -> None:
+        hello = initialize()
+        hello["params"]["capabilities"] = {"elicitation": {}}
+        await front.ask(hello)
+        for _ in range(2):
+            response = Response()
+            asking = asyncio.create_task(
+                front.ask(call("ask", meta={}), response, mcp_session_id="s1")
+            )
+            await response.has_body.wait()
+            assert response.events[0]["method"] == "elicitation/create"
+            response.leave.set()
+            await asking
+        assert front.open_calls == 0
+
+    play(answers(HELLO), story, ProxyLimits(max_calls=1))
+
+
+def test_a_client_that_reads_nothing(play: Play) -> None:
+    """The server is read no further than the client reads."""
+    written = 0
+
+    async def handle(
+        head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        nonlocal written
+        await read_body(head, reader)
+        writer.write(STREAM)
+        for _ in range(2000):
+            writer.write(b"data: {}" + b" " * 50_000 + b"\n\n")
+            await writer.drain()
+            written += 50_000
+
+    async def story(front: Front) -> None:
+        response = Response()
+        reads = asyncio.Event()
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.body":
+                await reads.wait()
+
+        response.send = send  # type: ignore[method-assign]
+        asking = asyncio.create_task(front.ask(call(), response))
+        before = -1
+        while before != written or not written:
+            before = written
+            await asyncio.sleep(0.3)
+        assert written < 30_000_000
+        response.leave.set()
+        await asking
 
     play(handle, story)
 

@@ -34,6 +34,7 @@ SESSION_HEADER, RUN_HEADER = b"mcp-session-id", b"policyguard-session"
 _NOT_PASSED = frozenset(
     {
         b"accept-encoding",
+        b"alt-svc",
         b"connection",
         b"content-encoding",
         b"content-length",
@@ -51,7 +52,7 @@ _NOT_PASSED = frozenset(
         RUN_HEADER,
     }
 )
-"""Headers of a connection, not of a message; and those that say how a body was encoded."""
+"""Headers of a connection, not of a message; how a body was encoded, and where else a server is."""
 
 Scope = Mapping[str, Any]
 
@@ -124,7 +125,8 @@ class ProxiedRequest:
             if not work.done():
                 work.cancel()
                 await asyncio.gather(work, return_exceptions=True)
-                self._note_gone(message)
+                if self._session:  # it may come back for the result
+                    self._exchange.let_go(message)
                 return
             if work.cancelled():  # by a notification of the client
                 await self._reply.end()
@@ -135,14 +137,8 @@ class ProxiedRequest:
             if not work.done():
                 work.cancel()
             if not self._session and not self._new_session:
-                self._exchange.close("the request has ended")
-
-    def _note_gone(self, message: Message) -> None:
-        """Note that the client has left: without sessions this is how it cancels a request."""
-        if self._session:
-            self._exchange.let_go(message)
-        else:
-            self._exchange.close("the client has gone")
+                # Without sessions a client cancels what it has asked for by leaving.
+                self._exchange.close("the client has gone")
 
     async def _work(self, message: Message, body: bytes) -> None:
         exchange, reply = self._exchange, self._reply
@@ -187,6 +183,11 @@ class ProxiedRequest:
 
     async def _relay(self, message: Message, response: httpx2.Response) -> None:
         headers = [(n.lower(), v) for n, v in response.headers.raw if n.lower() not in _NOT_PASSED]
+        if response.has_redirect_location:  # a client that followed it would leave the proxy out
+            elsewhere = response.headers["location"]
+            reason = f"the server `{self._server.name}` redirects to {elsewhere}: name that address"
+            await self._fail(message, reason)
+            return
         self._note_session(message, response)
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == "text/event-stream":

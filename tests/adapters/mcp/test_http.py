@@ -364,10 +364,16 @@ def test_a_session_that_ends_cancels_its_calls(play: Play) -> None:
         response.leave.set()
         await asking
         assert front.open_calls == 1  # it may come back for the result
+        never.clear()
+        again = Response()  # the slot of the first is free
+        asking = asyncio.create_task(front.ask(call(id_=2, meta={}), again, mcp_session_id="s1"))
+        await never.wait()
+        again.leave.set()
+        await asking
         assert (await front.ask(b"", method="DELETE", mcp_session_id="s1")).status == 200
         assert front.open_calls == 0
 
-    play(handle, story)
+    play(handle, story, ProxyLimits(max_calls=1))
 
 
 def test_a_client_that_leaves_while_its_user_is_asked(play: Play) -> None:
@@ -476,6 +482,18 @@ def test_a_response_that_is_too_long(play: Play, stream: bool) -> None:
         assert front.open_calls == 0
 
     play(answers(data), story, ProxyLimits(max_message=1000))
+
+
+@pytest.mark.parametrize("status", ["301 Moved", "307 Temporary Redirect", "308 Moved"])
+def test_a_redirect_does_not_lead_around_the_proxy(play: Play, status: str) -> None:
+    async def story(front: Front) -> None:
+        response = await front.ask(call())
+        assert response.status == 200
+        assert "redirects to http://x/mcp/" in response.json["error"]["message"]
+        assert "location" not in response.headers
+        assert front.open_calls == 0
+
+    play(answers(reply({}, "Location: http://x/mcp/", status=status)), story)
 
 
 def test_a_status_that_is_an_error_passes(play: Play) -> None:

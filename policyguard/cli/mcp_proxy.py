@@ -40,7 +40,7 @@ def _limit_options(command: Callable[..., None]) -> Callable[..., None]:
 @policy_option
 @_store_option
 @_session_option
-@click.option("--server", default="", help="The server's name.  [default: what it calls itself]")
+@click.option("--server", default="", help="The server's name.  [default: the command's]")
 @click.option(
     "--shared",
     is_flag=True,

@@ -138,7 +138,9 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         if loose:
             attempt.loose_fingerprint, attempt.numbers = loose, numbers
             attempt.exact_fingerprint = fingerprint
-            fingerprint = self._match_tolerant_call(session, fingerprint, loose, numbers)
+            fingerprint = session.tolerant_calls.match(
+                fingerprint, loose, numbers, self.within_tolerance
+            )
         attempt.fingerprint = fingerprint
         find_likeness = self.find_likeness
         attempt.likeness = (
@@ -193,18 +195,6 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             attempt.timeout, attempt.timeout_by = plan.timeout, plan.timeout_by
         if plan.marks is not None:
             attempt.cleared = plan.marks.find_cleared(attempt)
-
-    def _match_tolerant_call(
-        self, session: SessionState, fingerprint: str, loose: str, numbers: tuple[float, ...]
-    ) -> str:
-        """Return the fingerprint of the earlier call whose numbers are close, else the call's own.
-
-        Numbers are compared with the first call of their kind, so they cannot drift step by step.
-        """
-        for known_numbers, known_fingerprint in session.tolerant_calls.get(loose, ()):
-            if self.within_tolerance(known_numbers, numbers):
-                return known_fingerprint
-        return fingerprint
 
     def evaluate(
         self,

@@ -17,11 +17,6 @@ class PinJudge(Protocol):
     def judge(self, server: str, tool: Mapping[str, Any]) -> PinFinding | None:
         """Judge a tool as its server lists it; None if it is as it was pinned."""
 
-    def judge_list(
-        self, server: str, tools: Iterable[Mapping[str, Any]]
-    ) -> dict[str, PinFinding | None]:
-        """Judge a whole list, by name."""
-
     def find_removed(self, server: str, names: Iterable[str]) -> tuple[PinFinding, ...]:
         """Return the pinned tools of a server that are not among all those it lists."""
 

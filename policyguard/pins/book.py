@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 from policyguard.model.decision import Violation
@@ -43,35 +44,21 @@ class PinBook:
             "removed": pins.removed,
             "found": pins.found,
         }
-        self._looks: dict[str, tuple[str, str]] = {
+        self.observe = pins.mode == "observe"
+
+    @cached_property
+    def _looks(self) -> dict[str, tuple[str, str]]:
+        """The server and name of each pinned tool, by what its name looks like."""
+        return {
             skeleton(tool): (server, tool)
-            for server, tools in pins.servers.items()
+            for server, tools in self._pins.servers.items()
             for tool in tools
         }
-        self.observe = pins.mode == "observe"
 
     def judge(self, server: str, tool: Mapping[str, Any]) -> PinFinding | None:
         """Judge a tool as its server lists it; None if it is as it was pinned."""
         name = _name_of(tool)
         return self._finding(server, name, self.describe(server, name, tool))
-
-    def judge_list(
-        self, server: str, tools: Iterable[Mapping[str, Any]]
-    ) -> dict[str, PinFinding | None]:
-        """Judge a whole list, by name.
-
-        A name that stands for different definitions counts as changed: which of them a client
-        shows, and calls, is not known.
-        """
-        kinds: dict[str, dict[PinKind, str]] = {}
-        hashes: dict[str, object] = {}
-        for tool in tools:
-            name = _name_of(tool)
-            kinds.setdefault(name, {}).update(self.describe(server, name, tool))
-            own = _try_hash(tool)
-            if own is None or hashes.setdefault(name, own) != own:
-                kinds[name].setdefault("changed", "it is listed twice, with different definitions")
-        return {name: self._finding(server, name, found) for name, found in kinds.items()}
 
     def find_removed(self, server: str, names: Iterable[str]) -> tuple[PinFinding, ...]:
         """Return the pinned tools of a server that are not among all those it lists."""
@@ -88,15 +75,15 @@ class PinBook:
         if not definition:
             return {"new": _NEW} if pinned is None else {"removed": _REMOVED}
         parts = read_parts(definition)
-        found: dict[PinKind, str] = {}
+        found: dict[PinKind, str] = {} if pinned is not None else {"new": _NEW}
         try:
             hashes = hash_parts(parts)
         except DefinitionError as error:
-            return {"changed": f"its definition cannot be read: {sanitize(str(error))}"}
+            found["changed"] = f"its definition cannot be read: {sanitize(str(error))}"
+            return found
         if hashes == pinned:
             return {}
         if pinned is None:
-            found["new"] = _NEW
             if (likeness := self._find_likeness(server, tool)) is not None:
                 found["changed"] = likeness
         else:
@@ -143,13 +130,6 @@ def _name_of(tool: Mapping[str, Any]) -> str:
     inner = tool.get("function")
     name = (inner if isinstance(inner, Mapping) else tool).get("name")
     return name if isinstance(name, str) and name else _UNNAMED
-
-
-def _try_hash(tool: Mapping[str, Any]) -> object:
-    try:
-        return hash_parts(read_parts(tool))
-    except DefinitionError:
-        return None
 
 
 def _describe_changes(pinned: Mapping[str, str], hashes: Mapping[str, str]) -> str:

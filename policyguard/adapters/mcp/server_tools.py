@@ -41,12 +41,8 @@ def read_server_tools(target: str | Sequence[str], timeout: float) -> PinnedServ
         return asyncio.run(_read_within(target, timeout))
     except TimeoutError:
         raise ServerToolsError(f"the server did not list its tools within {timeout:g} s") from None
-    except (MCPError, OSError, ValidationError) as error:
-        raise ServerToolsError(f"the server cannot be asked for its tools: {error}") from None
-    except ExceptionGroup as group:
-        raise ServerToolsError(
-            f"the server cannot be asked for its tools: {_first_reason(group)}"
-        ) from None
+    except (MCPError, OSError, ValidationError, ExceptionGroup) as error:
+        raise ServerToolsError(_explain(error)) from None
 
 
 async def _read_within(target: str | Sequence[str], timeout: float) -> PinnedServer:
@@ -103,6 +99,14 @@ async def _decline(context: object, params: object = None) -> types.ErrorData:
     return types.ErrorData(code=-32601, message="only the list of tools is read here")
 
 
-def _first_reason(group: ExceptionGroup[Exception]) -> Exception:
-    first = group.exceptions[0]
-    return _first_reason(first) if isinstance(first, ExceptionGroup) else first
+def _explain(error: Exception) -> str:
+    """Return in one line why a server cannot be asked."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, PolicyguardError):
+        return str(error)
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        return f"the server's answer does not follow the protocol: `{place}`: {first['msg']}"
+    return f"the server cannot be asked for its tools: {error}"

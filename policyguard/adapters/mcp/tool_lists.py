@@ -59,10 +59,6 @@ class ToolList:
             if isinstance(annotations.get(key), bool)
         }
 
-    def definition_of(self, tool: str) -> dict[str, Any] | None:
-        """Return a tool as the server lists it, if it has done so."""
-        return self._definitions.get(tool)
-
     def pinned_definition(self, tool: str) -> dict[str, Any] | None:
         """Return the definition by which a called tool is judged, empty if it is not listed.
 

@@ -140,6 +140,55 @@ def test_a_server_that_does_not_answer_is_an_error(
     assert not setup.lock.exists()
 
 
+ENDLESS = """\
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    answer = {"jsonrpc": "2.0", "id": message["id"]}
+    if message["method"] == "initialize":
+        info = {"name": "endless", "version": "1"}
+        version = message["params"]["protocolVersion"]
+        found = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
+        answer["result"] = found
+    elif message["method"] == "tools/list":
+        answer["result"] = PAGE
+    else:
+        answer["error"] = {"code": -32601, "message": "no such method"}
+    print(json.dumps(answer), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ('{"tools": [], "nextCursor": "again"}', "does not end: its pages repeat"),
+        (
+            '{"tools": [{"name": "a", "inputSchema": {"type": "object"}}] * 600,'
+            ' "nextCursor": str(message["id"])}',
+            "lists more than can be pinned",
+        ),
+        ('{"tools": 3}', "does not follow the protocol: `tools`"),
+        ('{"tools": [{"name": "a", "inputSchema": {}}] * 600}', "`tools.0.inputSchema.type`"),
+    ],
+)
+def test_a_list_without_an_end_is_an_error(page: str, words: str, setup: Setup) -> None:
+    script = setup.folder / "endless.py"
+    script.write_text(ENDLESS.replace("PAGE", page))
+    command = ["mcp", "pin", "--policy", "core", "--server", "a", "--", sys.executable, str(script)]
+    result = subprocess.run(
+        [sys.executable, "-m", "policyguard", *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=setup.folder,
+    )
+    assert result.returncode == 2
+    assert words in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
 def test_tools_that_cannot_be_pinned_are_an_error(setup: Setup) -> None:
     twice = setup.run("pin", [READ, READ])
     assert twice.exit_code == 2

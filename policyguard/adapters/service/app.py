@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -17,9 +17,10 @@ from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from policyguard.adapters.hooks.hosts import HOSTS, answer_hook
+from policyguard.adapters.request_body import BodyError, read_body
 from policyguard.adapters.service.handlers import OPERATIONS, Operation, describe_problem
 from policyguard.adapters.service.metrics import Metrics
 from policyguard.adapters.service.openapi import describe_api
@@ -37,12 +38,6 @@ ADMIN_PATHS = frozenset({"/v1/approve", "/v1/grant", "/v1/revoke", "/v1/reload",
 
 MAX_BODY = 8 * 1024 * 1024
 """Bytes of a request; the policy's `bounds` of arguments are far below it."""
-
-_MAX_DISCARDED = 4 * MAX_BODY
-"""Bytes of a larger request that are read all the same: its sender reads no answer before."""
-
-BODY_TIMEOUT = 10.0
-"""Seconds in which the next piece of a body that has begun must arrive."""
 
 _SWAP_POLL = 0.005
 
@@ -127,7 +122,7 @@ class ServiceApp:
             return
         began = time.perf_counter()
         try:
-            body = await _read_body(receive)
+            body = await read_body(receive, MAX_BODY)
             await self._in_force.wait()
             request = self._decoders[path].decode(body)
             if self._runs_at_once(request):
@@ -217,7 +212,7 @@ class ServiceApp:
 
     def _describe_error(self, operation: Operation, error: Exception) -> Answer:
         self.metrics.note_error(operation.path)
-        if isinstance(error, _BodyError):
+        if isinstance(error, BodyError):
             problem = Problem(title=error.title, status=error.status, detail=error.detail)
         else:
             problem = describe_problem(error)
@@ -259,8 +254,8 @@ class ServiceApp:
             detail = f"no hooks of `{host}`; there are those of {', '.join(HOSTS)}"
             return _json(Problem(title="unknown host", status=404, detail=detail), 404)
         try:
-            body = await _read_body(request.receive)
-        except _BodyError as error:
+            body = await read_body(request.receive, MAX_BODY)
+        except BodyError as error:
             return Response(error.detail, error.status)
         answer = await self._run_in_thread(answer_hook, host, body)
         if answer.exit_code:
@@ -269,8 +264,10 @@ class ServiceApp:
 
     async def _reload_policy(self, request: HttpRequest) -> Response:
         try:
-            asked = msgspec.json.decode(await _read_body(request.receive), type=ReloadRequest)
-        except (_BodyError, ValueError) as error:
+            asked = msgspec.json.decode(
+                await read_body(request.receive, MAX_BODY), type=ReloadRequest
+            )
+        except (BodyError, ValueError) as error:
             return _json(Problem(title="invalid request", status=400, detail=str(error)), 400)
         problem = "this service cannot reload" if self.reload is None else ""
         if self.reload is not None:
@@ -298,48 +295,6 @@ class ServiceApp:
 
     async def _show_api(self, _: HttpRequest) -> Response:
         return _json(describe_api())
-
-
-class _BodyError(Exception):
-    """A request whose body cannot be read; not the sender's JSON, but its size or its pace."""
-
-    def __init__(self, status: int, title: str, detail: str) -> None:
-        self.status, self.title, self.detail = status, title, detail
-        super().__init__(detail)
-
-
-_GONE = _BodyError(400, "request incomplete", "the client has gone")
-
-
-async def _read_body(receive: Callable[[], Awaitable[Message]]) -> bytes:
-    """Return a request's body. Raises `_BodyError`."""
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    size = len(body)
-    if message["type"] == "http.disconnect":
-        raise _GONE
-    if message.get("more_body"):
-        chunks = [body]
-        while message.get("more_body") and size <= _MAX_DISCARDED:
-            message = await _receive(receive)
-            size += len(message.get("body", b""))
-            if size <= MAX_BODY:
-                chunks.append(message.get("body", b""))
-        body = b"".join(chunks)
-    if size > MAX_BODY:
-        raise _BodyError(413, "request too large", f"send at most {MAX_BODY} bytes")
-    return body
-
-
-async def _receive(receive: Callable[[], Awaitable[Message]]) -> Message:
-    try:
-        async with asyncio.timeout(BODY_TIMEOUT):
-            message = await receive()
-    except TimeoutError:
-        raise _BodyError(408, "request too slow", f"send it within {BODY_TIMEOUT:.0f} s") from None
-    if message["type"] == "http.disconnect":
-        raise _GONE
-    return message
 
 
 async def _answer_unknown_path(request: HttpRequest, error: Exception) -> Response:

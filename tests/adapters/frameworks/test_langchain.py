@@ -1,0 +1,136 @@
+"""LangChain in the acceptance story, and what is special about it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain", reason="runs with `make test-frameworks`")
+
+from langchain.agents import create_agent
+from langchain_core.language_models.chat_models import BaseChatModel
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import StructuredTool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+
+from policyguard import Guard
+from policyguard.adapters.langchain import PolicyguardMiddleware
+from tests.adapters.frameworks.scripts import USAGE, Call, Mode, Ran, Script, SubAgent, Tools
+from tests.adapters.frameworks.story import Story
+
+
+class ScriptedModel(BaseChatModel):
+    """Plays a script, and notes which tools it is offered."""
+
+    script: list[Any]
+    offered: list[set[str]] = []
+    position: int = 0
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(self, tools: Any, **_: Any) -> Any:
+        names = {tool["name"] if isinstance(tool, dict) else tool.name for tool in tools}
+        return self.bind(names=names)
+
+    def _generate(self, messages: Any, *_: Any, names: Any = (), **__: Any) -> ChatResult:
+        self.offered.append(set(names))
+        answer = self.script[self.position]
+        self.position += 1
+        calls, text = ([], answer) if isinstance(answer, str) else (answer, "")
+        message = AIMessage(
+            text,
+            tool_calls=[
+                {"name": call.tool, "args": dict(call.args), "id": f"{self.position}-{number}"}
+                for number, call in enumerate(calls)
+            ],
+            usage_metadata={
+                "input_tokens": USAGE.input,
+                "output_tokens": USAGE.output,
+                "total_tokens": USAGE.input + USAGE.output,
+                "input_token_details": {
+                    "cache_read": USAGE.cache_read,
+                    "cache_creation": USAGE.cache_write,
+                },
+            },
+        )
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+class LangChain:
+    name = "LangChain"
+    distribution = "langchain"
+    modes: tuple[Mode, ...] = ("sync", "async", "stream")
+
+    def run(
+        self,
+        guard: Guard,
+        script: Script,
+        tools: Tools,
+        *,
+        mode: Mode,
+        run: str = "run",
+        price: Any = None,
+    ) -> Ran:
+        model = ScriptedModel(script=script, offered=[])
+        agent = create_agent(
+            model,
+            [self._make_tool(guard, name, tool, mode) for name, tool in tools.items()],
+            middleware=[PolicyguardMiddleware(guard, price=price)],
+            checkpointer=InMemorySaver(),
+        )
+        config = {"configurable": {"thread_id": run}}
+
+        def go(given: Any) -> Ran:
+            state = self._invoke(agent, given, config, mode)
+            results = [
+                (message.name, message.text)
+                for message in state["messages"]
+                if isinstance(message, ToolMessage)
+            ]
+            ran = Ran(results, state["messages"][-1].text, model.offered)
+            if agent.get_state(config).interrupts:
+                ran.resume = lambda yes: go(
+                    Command(resume={"type": "approve" if yes else "reject", "by": "ann"})
+                )
+            return ran
+
+        return go({"messages": [("user", "go")]})
+
+    def _invoke(self, agent: Any, given: Any, config: Any, mode: Mode) -> Any:
+        if mode == "async":
+            return asyncio.run(agent.ainvoke(given, config))
+        if mode == "stream":
+            *_, state = agent.stream(given, config, stream_mode="values")
+            return state
+        return agent.invoke(given, config)
+
+    def _make_tool(self, guard: Guard, name: str, tool: Any, mode: Mode) -> StructuredTool:
+        if not isinstance(tool, SubAgent):
+            return StructuredTool.from_function(tool, name=name, description="A tool.")
+
+        def make_agent() -> Any:
+            return create_agent(
+                ScriptedModel(script=tool.script, offered=[]),
+                [self._make_tool(guard, *named, mode) for named in tool.tools.items()],
+                middleware=[PolicyguardMiddleware(guard)],
+                name=name,
+            )
+
+        def research(task: str) -> str:
+            return make_agent().invoke({"messages": [("user", task)]})["messages"][-1].text
+
+        async def aresearch(task: str) -> str:
+            state = await make_agent().ainvoke({"messages": [("user", task)]})
+            return state["messages"][-1].text
+
+        return StructuredTool.from_function(research, aresearch, name=name, description="Ask.")
+
+
+class TestLangChain(Story):
+    framework = LangChain()

@@ -104,7 +104,7 @@ class Desk:
 
 
 class Story:
-    """Subclass it with `framework`: the tests run there, and compare what they show with the page."""
+    """Subclass it with `framework`: what its tests show is compared with the page."""
 
     framework: Framework
 
@@ -123,7 +123,7 @@ class Story:
         with Guard.load(POLICY) as guard:
             yield guard
 
-    def expect(self, column: str, shown: bool) -> None:  # noqa: FBT001 - a word would not help
+    def expect(self, column: str, shown: bool) -> None:
         """Compare what a test has shown with the cell of the page."""
         cell = read_row(self.framework.name)[column]
         assert cell == ("yes" if shown else "no"), f"{column}: the page says {cell}, shown {shown}"

@@ -19,7 +19,7 @@ from langgraph.types import Command
 
 from policyguard import Guard
 from policyguard.adapters.langchain import PolicyguardMiddleware
-from tests.adapters.frameworks.scripts import USAGE, Call, Mode, Ran, Script, SubAgent, Tools
+from tests.adapters.frameworks.scripts import USAGE, Mode, Ran, Script, SubAgent, Tools
 from tests.adapters.frameworks.story import Story
 
 
@@ -27,7 +27,7 @@ class ScriptedModel(BaseChatModel):
     """Plays a script, and notes which tools it is offered."""
 
     script: list[Any]
-    offered: list[set[str]] = []
+    offered: list[set[str]]
     position: int = 0
 
     @property

@@ -30,7 +30,7 @@ test-frameworks: $(FRAMEWORKS:%=.venv-frameworks/%/.ready)
 .venv-frameworks/%/.ready: pyproject.toml
 	$(PYTHON) -m venv .venv-frameworks/$*
 	.venv-frameworks/$*/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager \
-	  -e '.[$*]' pytest hypothesis
+	  -e '.[$(subst _,-,$*)]' pytest hypothesis
 	@touch $@
 
 # Small changes of the code, and how many of them the tests notice; CONTRIBUTING.md explains it.

@@ -29,7 +29,7 @@ Script = list[list[Call] | str]
 
 @dataclass(frozen=True)
 class SubAgent:
-    """A tool that is an agent; its script begins anew each time."""
+    """A tool that is an agent; its script begins anew each time that it is called."""
 
     script: Script
     tools: Mapping[str, Callable[..., Any]]
@@ -52,11 +52,15 @@ class Ran:
 
 
 class Framework(Protocol):
-    """A framework that runs a script."""
+    """A framework that runs a script.
+
+    `task` is the parameter of a tool that is an agent.
+    """
 
     name: str
     distribution: str
     modes: tuple[Mode, ...]
+    task: str
 
     def run(
         self,

@@ -268,7 +268,7 @@ class Story:
         guard.on(lambda event: sessions.append(event.session), Admitted)
         fetches: Script = [[Call("fetch", {"page": page})] for page in range(3)]
         sub = SubAgent([*fetches, "found it"], desk.tools("fetch"))
-        research = [Call("research", {"task": "look"})]
+        research = [Call("research", {self.framework.task: "look"})]
         script: Script = [*fetches, research, research, "done"]
         ran = self.run(guard, desk, mode, script, {**desk.tools("fetch"), "research": sub})
         assert desk.ran == ["fetch"] * 5

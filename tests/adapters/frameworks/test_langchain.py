@@ -66,6 +66,7 @@ class LangChain:
     name = "LangChain"
     distribution = "langchain"
     modes: tuple[Mode, ...] = ("sync", "async", "stream")
+    task = "task"
 
     def run(
         self,

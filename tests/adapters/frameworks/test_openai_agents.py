@@ -1,0 +1,141 @@
+"""The OpenAI Agents SDK in the acceptance story, and what is special about it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+pytest.importorskip("agents", reason="runs with `make test-frameworks`")
+
+from agents import Runner, ToolCallItem, ToolCallOutputItem, function_tool
+from agents.run_config import RunConfig
+from agents.testing import ScriptedModel, assistant_message, function_call
+from agents.usage import Usage
+from openai.types.responses.response_usage import InputTokensDetails
+
+from policyguard import Guard
+from policyguard.adapters.openai_agents import PolicyguardAgent
+from policyguard.adapters.runs import Price
+from tests.adapters.frameworks.scripts import USAGE, Mode, Ran, Script, SubAgent, Tools
+from tests.adapters.frameworks.story import Story
+
+
+@contextmanager
+def open_event_loop() -> Iterator[None]:
+    """Give `run_sync` the thread's event loop; it would leave one of its own open."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        yield
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+def make_model(script: Script) -> ScriptedModel:
+    steps: list[Any] = []
+    for message, answer in enumerate(script):
+        calls = [] if isinstance(answer, str) else answer
+        steps.append(
+            [
+                function_call(call.tool, dict(call.args), call_id=f"{message}-{number}")
+                for number, call in enumerate(calls)
+            ]
+            or [assistant_message(str(answer))]
+        )
+    details = InputTokensDetails(
+        cached_tokens=USAGE.cache_read, cache_write_tokens=USAGE.cache_write
+    )
+    usage = Usage(
+        requests=1,
+        input_tokens=USAGE.input,
+        output_tokens=USAGE.output,
+        total_tokens=USAGE.input + USAGE.output,
+        input_tokens_details=details,
+    )
+    return ScriptedModel(steps, default_usage=usage)
+
+
+def make_agent(
+    guard: Guard, script: Script, tools: Tools, price: Price | None = None
+) -> PolicyguardAgent:
+    made = [
+        make_agent(guard, [*tool.script * 2], tool.tools).as_tool(name, "Ask.")
+        if isinstance(tool, SubAgent)
+        else function_tool(tool, name_override=name)
+        for name, tool in tools.items()
+    ]
+    return PolicyguardAgent(
+        name="agent", model=make_model(script), tools=made, guard=guard, price=price
+    )
+
+
+class OpenAIAgents:
+    name = "OpenAI Agents SDK"
+    distribution = "openai-agents"
+    modes: tuple[Mode, ...] = ("sync", "async", "stream")
+    task = "input"
+
+    def run(
+        self,
+        guard: Guard,
+        script: Script,
+        tools: Tools,
+        *,
+        mode: Mode,
+        run: str = "run",
+        price: Price | None = None,
+    ) -> Ran:
+        agent = make_agent(guard, script, tools, price)
+
+        def go(given: Any) -> Ran:
+            with guard.session(run):
+                result = self._invoke(agent, given, mode)
+            names = {
+                item.raw_item.call_id: item.raw_item.name
+                for item in result.new_items
+                if isinstance(item, ToolCallItem)
+            }
+            results = [
+                (names[item.raw_item["call_id"]], item.output)
+                for item in result.new_items
+                if isinstance(item, ToolCallOutputItem)
+            ]
+            offered = [{tool.name for tool in call.tools} for call in agent.model.calls]
+            ran = Ran(results, result.final_output, offered)
+            if result.interruptions:
+                state = result.to_state()
+
+                def resume(yes: bool) -> Ran:
+                    for item in result.interruptions:
+                        state.approve(item) if yes else state.reject(item)
+                    return go(state)
+
+                ran.resume = resume
+            return ran
+
+        return go("go")
+
+    def _invoke(self, agent: PolicyguardAgent, given: Any, mode: Mode) -> Any:
+        config = RunConfig(tracing_disabled=True)
+        if mode == "sync":
+            with open_event_loop():
+                return Runner.run_sync(agent, given, run_config=config, max_turns=20)
+        if mode == "async":
+            return asyncio.run(Runner.run(agent, given, run_config=config, max_turns=20))
+
+        async def stream() -> Any:
+            result = Runner.run_streamed(agent, given, run_config=config, max_turns=20)
+            async for _ in result.stream_events():
+                pass
+            return result
+
+        return asyncio.run(stream())
+
+
+class TestOpenAIAgents(Story):
+    framework = OpenAIAgents()

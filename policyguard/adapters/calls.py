@@ -41,7 +41,8 @@ class CallEnd(NamedTuple):
 
     `value` is what the tool returned, as result rules leave it, or the text of a refusal or error,
     if the call has `failed`. `advice` is what `value` does not carry. `is_changed` is False if
-    `value` is what the tool returned. `returned` is that as the framework has it.
+    `value` is what the tool returned. `returned` is that as the framework has it, `error` is what the
+    tool raised.
     """
 
     value: Any
@@ -49,6 +50,7 @@ class CallEnd(NamedTuple):
     advice: str = ""
     is_changed: bool = True
     returned: Any = None
+    error: Exception | None = None
 
     @property
     def text(self) -> str:
@@ -211,7 +213,7 @@ class _Running:
         """Return the end of a call that raised, or raise it again."""
         if self.call.recorded is None or isinstance(error, self._pauses):
             raise error
-        return CallEnd(self.call.recorded.text, failed=True)
+        return CallEnd(self.call.recorded.text, failed=True, error=error)
 
     def finish(self, value: Any) -> CallEnd:
         end = _end(value, self._shown, self.call.recorded)

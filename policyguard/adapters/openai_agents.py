@@ -55,9 +55,11 @@ class PolicyguardAgent(Agent[Any]):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._agent_runs = AgentRuns(self.guard, self.price)
-        if not isinstance(self.hooks, _Hooks):
-            self.hooks = _Hooks(self.hooks)
-        if self.tool_use_behavior == "run_llm_again":
+        hooks: Any = self.hooks
+        if not isinstance(hooks, _Hooks):
+            self.hooks = _Hooks(hooks)
+        behavior: Any = self.tool_use_behavior
+        if behavior == "run_llm_again":
             self.tool_use_behavior = partial(_end_if_halted, self)
 
     async def get_all_tools(self, run_context: Any) -> list[Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -54,13 +56,15 @@ class Ran:
 class Framework(Protocol):
     """A framework that runs a script.
 
-    `task` is the parameter of a tool that is an agent.
+    `task` is the parameter of a tool that is an agent. `estimates` are the modes in which the
+    framework's scripted model makes up what it uses.
     """
 
     name: str
     distribution: str
     modes: tuple[Mode, ...]
     task: str
+    estimates: tuple[Mode, ...]
 
     def run(
         self,
@@ -73,3 +77,15 @@ class Framework(Protocol):
         price: Any = None,
     ) -> Ran:
         """Run an agent whose session is `run`."""
+
+
+@contextmanager
+def open_event_loop() -> Iterator[None]:
+    """Give the thread an event loop: what runs one by itself would leave it open."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        yield
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()

@@ -67,6 +67,7 @@ class LangChain:
     distribution = "langchain"
     modes: tuple[Mode, ...] = ("sync", "async", "stream")
     task = "task"
+    estimates: tuple[Mode, ...] = ()
 
     def run(
         self,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -20,20 +18,16 @@ from openai.types.responses.response_usage import InputTokensDetails
 from policyguard import Guard
 from policyguard.adapters.openai_agents import PolicyguardAgent
 from policyguard.adapters.runs import Price
-from tests.adapters.frameworks.scripts import USAGE, Mode, Ran, Script, SubAgent, Tools
+from tests.adapters.frameworks.scripts import (
+    USAGE,
+    Mode,
+    Ran,
+    Script,
+    SubAgent,
+    Tools,
+    open_event_loop,
+)
 from tests.adapters.frameworks.story import Story
-
-
-@contextmanager
-def open_event_loop() -> Iterator[None]:
-    """Give `run_sync` the thread's event loop; it would leave one of its own open."""
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    try:
-        yield
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()
 
 
 def make_model(script: Script) -> ScriptedModel:
@@ -79,6 +73,7 @@ class OpenAIAgents:
     distribution = "openai-agents"
     modes: tuple[Mode, ...] = ("sync", "async", "stream")
     task = "input"
+    estimates: tuple[Mode, ...] = ()
 
     def run(
         self,

@@ -41,8 +41,8 @@ class CallEnd(NamedTuple):
 
     `value` is what the tool returned, as result rules leave it, or the text of a refusal or error,
     if the call has `failed`. `advice` is what `value` does not carry. `is_changed` is False if
-    `value` is what the tool returned. `returned` is that as the framework has it, `error` is what the
-    tool raised.
+    `value` is what the tool returned. `returned` is that as the framework has it, `error` is what
+    the tool raised.
     """
 
     value: Any

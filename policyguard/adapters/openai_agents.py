@@ -55,12 +55,11 @@ class PolicyguardAgent(Agent[Any]):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._agent_runs = AgentRuns(self.guard, self.price)
-        hooks: Any = self.hooks
-        if not isinstance(hooks, _Hooks):
-            self.hooks = _Hooks(hooks)
-        behavior: Any = self.tool_use_behavior
-        if behavior == "run_llm_again":
-            self.tool_use_behavior = partial(_end_if_halted, self)
+        agent: Any = self
+        if not isinstance(agent.hooks, _Hooks):
+            agent.hooks = _Hooks(agent.hooks)
+        if agent.tool_use_behavior == "run_llm_again":
+            agent.tool_use_behavior = partial(_end_if_halted, self)
 
     async def get_all_tools(self, run_context: Any) -> list[Any]:
         """Return the tools, guarded. All: the SDK ends a run that calls one which is missing."""

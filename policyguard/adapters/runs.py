@@ -120,11 +120,22 @@ def offer(session: Session, tools: Iterable[str]) -> Collection[str]:
 @contextmanager
 def calling(session: Session) -> Iterator[None]:
     """Let agents that start in this block be sub-agents of a session."""
-    token = _caller.set(_Caller(session, _innermost(session.guard)))
+    leave = begin_calling(session)
     try:
         yield
     finally:
-        _caller.reset(token)
+        leave()
+
+
+def begin_calling(session: Session) -> Callable[[], None]:
+    """Let agents that start from now on be sub-agents of a session; return what ends that."""
+    before = _caller.get()
+    _caller.set(_Caller(session, _innermost(session.guard)))
+
+    def leave() -> None:
+        _caller.set(before)
+
+    return leave
 
 
 def _innermost(guard: Guard) -> Session | None:

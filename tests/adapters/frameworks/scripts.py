@@ -56,8 +56,9 @@ class Ran:
 class Framework(Protocol):
     """A framework that runs a script.
 
-    `task` is the parameter of a tool that is an agent. `estimates` are the modes in which the
-    framework's scripted model makes up what it uses.
+    `task` is the parameter of a tool that is an agent. `usage` is what an answer of the scripted
+    model uses: `USAGE`, as far as the framework can say it. `estimates` are the modes in which the
+    framework's own scripted model makes that up.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Framework(Protocol):
     modes: tuple[Mode, ...]
     task: str
     estimates: tuple[Mode, ...]
+    usage: Usage
 
     def run(
         self,

@@ -13,7 +13,6 @@ import pytest
 from policyguard import Guard
 from policyguard.model.event import Admitted, Completed, Spent
 from tests.adapters.frameworks.scripts import (
-    USAGE,
     Call,
     Framework,
     Mode,
@@ -295,7 +294,8 @@ class Story:
         assert sum(event.cost for event in events) == 0.5
         assert sum(event.tokens for event in events) == sum(u.input + u.output for u in priced)
         if mode not in self.framework.estimates:
-            assert {usage._replace(model="") for usage in priced} == {USAGE._replace(model="")}
+            expected = self.framework.usage._replace(model="")
+            assert {usage._replace(model="") for usage in priced} == {expected}
 
     def test_tools_that_are_always_refused_are_hidden(
         self, guard: Guard, desk: Desk, mode: Mode

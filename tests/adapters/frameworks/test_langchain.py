@@ -68,6 +68,7 @@ class LangChain:
     modes: tuple[Mode, ...] = ("sync", "async", "stream")
     task = "task"
     estimates: tuple[Mode, ...] = ()
+    usage = USAGE
 
     def run(
         self,

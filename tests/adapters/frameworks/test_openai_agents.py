@@ -74,6 +74,7 @@ class OpenAIAgents:
     modes: tuple[Mode, ...] = ("sync", "async", "stream")
     task = "input"
     estimates: tuple[Mode, ...] = ()
+    usage = USAGE
 
     def run(
         self,

@@ -80,6 +80,7 @@ class PydanticAI:
     modes: tuple[Mode, ...] = ("sync", "async", "stream")
     task = "task"
     estimates: tuple[Mode, ...] = ("stream",)
+    usage = USAGE
 
     def run(
         self,

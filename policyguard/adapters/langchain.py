@@ -24,8 +24,8 @@ try:
 except ModuleNotFoundError as error:
     raise missing_extra(error, "LangChain", "langchain") from None
 
-_CACHED = ("input_token_details.cache_read", "input_token_details.cache_creation")
-_COUNTS = ("input_tokens", "output_tokens", *_CACHED)
+_CACHE = "input_token_details.cache_"
+_COUNTS = ("input_tokens", "output_tokens", f"{_CACHE}read", f"{_CACHE}creation")
 
 
 class _State(AgentState[Any], total=False):  # type: ignore[call-arg] # a TypedDict, where there is LangChain
@@ -33,9 +33,9 @@ class _State(AgentState[Any], total=False):  # type: ignore[call-arg] # a TypedD
 
 
 class PolicyguardMiddleware(AgentMiddleware[_State, Any, Any]):
-    """Checks an agent's tool calls. Put it last, so that it sees what the tools themselves raise.
+    """Checks tool calls; a run has its thread's id. Put it last: it sees what tools raise.
 
-    A run's session has its thread's id. `price` returns what an answer of the model costs.
+    `price` returns what an answer of the model costs.
     """
 
     state_schema = _State
@@ -64,8 +64,8 @@ class PolicyguardMiddleware(AgentMiddleware[_State, Any, Any]):
     def after_model(self, state: Any, runtime: Any) -> None:
         """Count what the model has used."""
         answer = _last_answer(state)
-        model = answer.response_metadata.get("model_name")
-        self._runs.spend(self._session(state), Usage.read(model, answer.usage_metadata, *_COUNTS))
+        model, used = answer.response_metadata.get("model_name"), answer.usage_metadata
+        self._runs.spend(self._session(state), Usage.read(model, used, *_COUNTS))
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Offer the model the tools that the policy may allow."""
@@ -93,15 +93,14 @@ class PolicyguardMiddleware(AgentMiddleware[_State, Any, Any]):
         return self._runs.open(run or _configurable("thread_id") or self._unnamed, agent)
 
     def _call(self, request: Any) -> tuple[GuardedCall, dict[str, Any]]:
-        called, answer = request.tool_call, _last_answer(request.state)
-        session, batch = self._session(request.state), getattr(answer, "id", None)
+        called, batch = request.tool_call, getattr(_last_answer(request.state), "id", None)
+        session = self._session(request.state)
         options = {"ask": partial(_ask, called), "read": partial(_read, called)}
         call = GuardedCall(session, called["name"], called["args"], batch=batch)
         return call, {**options, "pauses": (GraphBubbleUp,)}
 
 
 def _last_answer(state: Any) -> Any:
-    """Return the model's last message, where the state has messages."""
     messages = state.get("messages", ()) if isinstance(state, Mapping) else ()
     return next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
 
@@ -112,9 +111,9 @@ def _configurable(key: str) -> Any:
 
 def _offer(session: Session, request: Any) -> Any:
     """Return a request without the tools of which the policy refuses every call."""
-    names = [getattr(tool, "name", "") for tool in request.tools]  # providers' own are dicts
-    hidden = offer(session, filter(None, names))
-    kept = [tool for tool, name in zip(request.tools, names, strict=True) if name not in hidden]
+    tools = request.tools
+    hidden = offer(session, [tool.name for tool in tools if not isinstance(tool, dict)])
+    kept = [tool for tool in tools if getattr(tool, "name", None) not in hidden]
     return request.override(tools=kept) if hidden else request
 
 
@@ -122,8 +121,8 @@ def _ask(called: Any, decision: Decision) -> Approval | None:
     """Interrupt the graph until its user answers, if it can go on then."""
     if not _configurable("__pregel_checkpointer"):  # which keeps an interrupted run
         return None
-    question = {"type": "tool_approval", "tool_call_id": called["id"], "name": called["name"]}
-    question |= {"args": called["args"], "description": decision.message}
+    question = {"tool_call_id": called["id"], "name": called["name"], "args": called["args"]}
+    question |= {"type": "tool_approval", "description": decision.message}
     return Approval.read(interrupt(question), "the user of LangGraph")
 
 

@@ -67,15 +67,13 @@ class PolicyguardAgent(Agent[Any]):
         tools = await super().get_all_tools(run_context)
         return [self._guarded(tool) if isinstance(tool, FunctionTool) else tool for tool in tools]
 
-    def begin(self, context: Any) -> Session:
-        """Return the session of a run; one that is new begins a turn."""
+    def begin(self, context: Any) -> None:
+        """Begin a turn, if the run is new."""
         counter = id(context.usage)
-        if counter in _runs:
-            return self.session(context)
-        _runs[counter] = _Run(self._agent_runs.name())
-        finalize(context.usage, _runs.pop, counter, None)
-        self.session(context).turn()
-        return self.session(context)
+        if counter not in _runs:
+            _runs[counter] = _Run(self._agent_runs.name())
+            finalize(context.usage, _runs.pop, counter, None)
+            self.session(context).turn()
 
     def session(self, context: Any) -> Session:
         """Return the session of a run that has begun."""

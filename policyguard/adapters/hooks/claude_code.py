@@ -21,6 +21,7 @@ from policyguard.adapters.sessions import ServedSessions
 from policyguard.guard.session import Session
 from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
+from policyguard.model.outcome import Recorded
 
 NAME = "claude-code"
 
@@ -74,7 +75,25 @@ def _record(sessions: ServedSessions, session: Session, event: dict[str, Any]) -
         _USER,
         **result,
     )
-    return add_context(event["hook_event_name"], "" if recorded is None else recorded.advice)
+    if recorded is None:
+        return NO_OPINION
+    answer = add_context(event["hook_event_name"], recorded.advice)
+    if not recorded.outcome.report.edited or event["hook_event_name"] != "PostToolUse":
+        return answer
+    specific = {} if answer.output is None else answer.output["hookSpecificOutput"]
+    shown = _replace_response(event.get("tool_response"), recorded)
+    changed = {"hookEventName": "PostToolUse", **specific, "updatedToolOutput": shown}
+    return HookAnswer({"hookSpecificOutput": changed})
+
+
+def _replace_response(response: Any, recorded: Recorded) -> Any:
+    """Return a response as result rules leave it, in the tool's own form where that is known."""
+    text = recorded.outcome.text
+    if isinstance(response, dict) and isinstance(response.get("stdout"), str):
+        return {**response, "stdout": text, "stderr": ""}
+    if isinstance(response, list):  # an MCP tool's
+        return [{"type": "text", "text": text}]
+    return text
 
 
 class InterruptedByUser(BaseException):
@@ -125,3 +144,6 @@ _HANDLERS = {
     "SubagentStop": end_session,
     "SessionEnd": end_session,
 }
+
+EVENTS = tuple(_HANDLERS)
+"""The events of which a host is to call the hooks."""

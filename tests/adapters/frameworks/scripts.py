@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -70,7 +70,7 @@ class Framework(Protocol):
 
     def run(
         self,
-        guard: Guard,
+        guard: Guard | None,
         script: Script,
         tools: Tools,
         *,
@@ -78,7 +78,7 @@ class Framework(Protocol):
         run: str = "run",
         price: Any = None,
     ) -> Ran:
-        """Run an agent whose session is `run`."""
+        """Run an agent whose session is `run`; without a guard the bare framework."""
 
 
 @contextmanager
@@ -91,3 +91,8 @@ def open_event_loop() -> Iterator[None]:
     finally:
         asyncio.set_event_loop(None)
         loop.close()
+
+
+def in_session(guard: Guard | None, run: str) -> AbstractContextManager[object]:
+    """Return the block of a run in its session."""
+    return nullcontext() if guard is None else guard.session(run)

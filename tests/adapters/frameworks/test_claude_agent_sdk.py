@@ -79,7 +79,7 @@ class ClaudeAgentSDK:
 
     def run(
         self,
-        guard: Guard,
+        guard: Guard | None,
         script: Script,
         tools: Tools,
         *,
@@ -108,7 +108,7 @@ class ClaudeAgentSDK:
             return PermissionResultAllow() if allowed else PermissionResultDeny(message="no")
 
         async def go() -> None:
-            hooks = PolicyguardHooks(guard, price=price)
+            hooks = PolicyguardHooks(guard, price=price) if guard else None
             with ScriptedModel(plan.play).running() as model:
                 options = ClaudeAgentOptions(
                     hooks=hooks,
@@ -126,7 +126,8 @@ class ClaudeAgentSDK:
                 async with ClaudeSDKClient(options) as client:
                     await client.query("go")
                     async for message in client.receive_response():
-                        await hooks.count(message)
+                        if hooks is not None:
+                            await hooks.count(message)
                         if isinstance(message, ResultMessage):
                             text = message.result or ""
             requests = [one for one in model.requests if one.get("tools")]

@@ -84,7 +84,7 @@ class GoogleADK:
 
     def run(
         self,
-        guard: Guard,
+        guard: Guard | None,
         script: Script,
         tools: Tools,
         *,
@@ -93,8 +93,8 @@ class GoogleADK:
         price: Price | None = None,
     ) -> Ran:
         agent = make_agent("agent", script, tools)
-        plugin = PolicyguardPlugin(guard, price=price)
-        runner = InMemoryRunner(app=App(name="app", root_agent=agent, plugins=[plugin]))
+        plugins = [PolicyguardPlugin(guard, price=price)] if guard else []
+        runner = InMemoryRunner(app=App(name="app", root_agent=agent, plugins=plugins))
         asyncio.run(
             runner.session_service.create_session(app_name="app", user_id="ann", session_id=run)
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
@@ -13,13 +13,15 @@ from langchain.agents import create_agent
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.tools import StructuredTool
+from langchain_core.tools import InjectedToolCallId, StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 
 from policyguard import Guard
 from policyguard.adapters.langchain import PolicyguardMiddleware
-from tests.adapters.frameworks.scripts import USAGE, Mode, Ran, Script, SubAgent, Tools
+from tests.adapters.frameworks.scripts import USAGE, Call, Mode, Ran, Script, SubAgent, Tools
 from tests.adapters.frameworks.story import Story
 
 
@@ -72,7 +74,7 @@ class LangChain:
 
     def run(
         self,
-        guard: Guard,
+        guard: Guard | None,
         script: Script,
         tools: Tools,
         *,
@@ -84,7 +86,7 @@ class LangChain:
         agent = create_agent(
             model,
             [self._make_tool(guard, name, tool, mode) for name, tool in tools.items()],
-            middleware=[PolicyguardMiddleware(guard, price=price)],
+            middleware=[PolicyguardMiddleware(guard, price=price)] if guard else [],
             checkpointer=InMemorySaver(),
         )
         config = {"configurable": {"thread_id": run}}
@@ -113,7 +115,7 @@ class LangChain:
             return state
         return agent.invoke(given, config)
 
-    def _make_tool(self, guard: Guard, name: str, tool: Any, mode: Mode) -> StructuredTool:
+    def _make_tool(self, guard: Guard | None, name: str, tool: Any, mode: Mode) -> StructuredTool:
         if not isinstance(tool, SubAgent):
             return StructuredTool.from_function(tool, name=name, description="A tool.")
 
@@ -121,7 +123,7 @@ class LangChain:
             return create_agent(
                 ScriptedModel(script=tool.script, offered=[]),
                 [self._make_tool(guard, *named, mode) for named in tool.tools.items()],
-                middleware=[PolicyguardMiddleware(guard)],
+                middleware=[PolicyguardMiddleware(guard)] if guard else [],
                 name=name,
             )
 
@@ -137,3 +139,42 @@ class LangChain:
 
 class TestLangChain(Story):
     framework = LangChain()
+
+    def test_a_tool_node_of_your_own_is_guarded(self, guard: Guard) -> None:
+        middleware = PolicyguardMiddleware(guard)
+
+        def forbidden() -> str:
+            """Never runs."""
+            raise AssertionError
+
+        node = ToolNode([forbidden], wrap_tool_call=middleware.wrap_tool_call)
+        graph = StateGraph(MessagesState).add_node("tools", node).add_edge(START, "tools").compile()
+        call = {"name": "forbidden", "args": {}, "id": "1"}
+        state = graph.invoke({"messages": [AIMessage("", tool_calls=[call])]})
+        assert state["messages"][-1].status == "error"
+        assert "nobody may do this" in state["messages"][-1].text
+
+    def test_a_call_is_refused_where_no_interrupt_can_be_answered(self, guard: Guard) -> None:
+        """Without a checkpointer the graph could not go on."""
+
+        def deploy(target: str) -> str:
+            """Never runs."""
+            raise AssertionError
+
+        model = ScriptedModel(script=[[Call("deploy", {"target": "shop"})], "done"], offered=[])
+        agent = create_agent(model, [deploy], middleware=[PolicyguardMiddleware(guard)])
+        *_, answer, end = agent.invoke({"messages": [("user", "go")]})["messages"]
+        assert "needs an approval" in answer.text
+        assert end.text == "done"
+
+    def test_the_message_in_a_command_is_edited(self, guard: Guard) -> None:
+        @tool
+        def vault(tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+            """Return a secret."""
+            message = ToolMessage("the word is swordfish-1234", tool_call_id=tool_call_id)
+            return Command(update={"messages": [message]})
+
+        model = ScriptedModel(script=[[Call("vault")], "done"], offered=[])
+        agent = create_agent(model, [vault], middleware=[PolicyguardMiddleware(guard)])
+        *_, answer, _ = agent.invoke({"messages": [("user", "go")]})["messages"]
+        assert answer.text == "the word is [word]"

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("agents", reason="runs with `make test-frameworks`")
 
-from agents import Runner, ToolCallItem, ToolCallOutputItem, function_tool
+from agents import Agent, Runner, ToolCallItem, ToolCallOutputItem, function_tool
 from agents.run_config import RunConfig
 from agents.testing import ScriptedModel, assistant_message, function_call
 from agents.usage import Usage
@@ -18,13 +18,16 @@ from openai.types.responses.response_usage import InputTokensDetails
 from policyguard import Guard
 from policyguard.adapters.openai_agents import PolicyguardAgent
 from policyguard.adapters.runs import Price
+from policyguard.model.event import Admitted
 from tests.adapters.frameworks.scripts import (
     USAGE,
+    Call,
     Mode,
     Ran,
     Script,
     SubAgent,
     Tools,
+    in_session,
     open_event_loop,
 )
 from tests.adapters.frameworks.story import Story
@@ -55,17 +58,18 @@ def make_model(script: Script) -> ScriptedModel:
 
 
 def make_agent(
-    guard: Guard, script: Script, tools: Tools, price: Price | None = None
-) -> PolicyguardAgent:
+    guard: Guard | None, script: Script, tools: Tools, price: Price | None = None
+) -> Agent[Any]:
     made = [
         make_agent(guard, [*tool.script * 2], tool.tools).as_tool(name, "Ask.")
         if isinstance(tool, SubAgent)
         else function_tool(tool, name_override=name)
         for name, tool in tools.items()
     ]
-    return PolicyguardAgent(
-        name="agent", model=make_model(script), tools=made, guard=guard, price=price
-    )
+    given: dict[str, Any] = {"name": "agent", "model": make_model(script), "tools": made}
+    if guard is None:
+        return Agent(**given)
+    return PolicyguardAgent(**given, guard=guard, price=price)
 
 
 class OpenAIAgents:
@@ -78,7 +82,7 @@ class OpenAIAgents:
 
     def run(
         self,
-        guard: Guard,
+        guard: Guard | None,
         script: Script,
         tools: Tools,
         *,
@@ -89,7 +93,7 @@ class OpenAIAgents:
         agent = make_agent(guard, script, tools, price)
 
         def go(given: Any) -> Ran:
-            with guard.session(run):
+            with in_session(guard, run):
                 result = self._invoke(agent, given, mode)
             names = {
                 item.raw_item.call_id: item.raw_item.name
@@ -116,7 +120,7 @@ class OpenAIAgents:
 
         return go("go")
 
-    def _invoke(self, agent: PolicyguardAgent, given: Any, mode: Mode) -> Any:
+    def _invoke(self, agent: Agent[Any], given: Any, mode: Mode) -> Any:
         config = RunConfig(tracing_disabled=True)
         if mode == "sync":
             with open_event_loop():
@@ -135,3 +139,22 @@ class OpenAIAgents:
 
 class TestOpenAIAgents(Story):
     framework = OpenAIAgents()
+
+    def test_a_tool_with_defaults_is_not_asked_about(self, guard: Guard) -> None:
+        """The SDK asks about such a tool if a function of its own decides on approvals."""
+
+        def lookup(word: str, limit: int = 3) -> str:
+            return f"{word}: {limit} words"
+
+        script: Script = [[Call("lookup", {"word": "cat"})], "done"]
+        ran = self.framework.run(guard, script, {"lookup": lookup}, mode="async")
+        assert ran.resume is None
+        assert ran.results[0][1].startswith("cat: 3 words")
+
+    def test_a_run_without_a_block_has_a_session_of_its_own(self, guard: Guard) -> None:
+        sessions: list[str] = []
+        guard.on(lambda event: sessions.append(event.session), Admitted)
+        for _ in range(2):
+            agent = make_agent(guard, [[Call("note")], "done"], {"note": lambda: "ok"})
+            asyncio.run(Runner.run(agent, "go", run_config=RunConfig(tracing_disabled=True)))
+        assert len(set(sessions)) == 2

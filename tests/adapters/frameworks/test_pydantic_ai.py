@@ -84,7 +84,7 @@ class PydanticAI:
 
     def run(
         self,
-        guard: Guard,
+        guard: Guard | None,
         script: Script,
         tools: Tools,
         *,
@@ -97,7 +97,7 @@ class PydanticAI:
             FunctionModel(model.answer, stream_function=model.stream),
             output_type=[str, DeferredToolRequests],
             tools=[make_tool(guard, name, tool) for name, tool in tools.items()],
-            capabilities=[PolicyguardCapability(guard, price=price)],
+            capabilities=[PolicyguardCapability(guard, price=price)] if guard else [],
         )
 
         def go(prompt: Any, **options: Any) -> Ran:
@@ -137,7 +137,7 @@ class PydanticAI:
         return asyncio.run(stream())
 
 
-def make_tool(guard: Guard, name: str, tool: Any) -> Any:
+def make_tool(guard: Guard | None, name: str, tool: Any) -> Any:
     if not isinstance(tool, SubAgent):
         return Tool(tool, name=name)
 
@@ -145,7 +145,7 @@ def make_tool(guard: Guard, name: str, tool: Any) -> Any:
         agent = Agent(
             FunctionModel(ScriptedModel(tool.script).answer),
             tools=[make_tool(guard, *named) for named in tool.tools.items()],
-            capabilities=[PolicyguardCapability(guard)],
+            capabilities=[PolicyguardCapability(guard)] if guard else [],
             name=name,
         )
         return (await agent.run(task)).output

@@ -17,7 +17,7 @@ from strands.tools.executors import ConcurrentToolExecutor
 from policyguard import Guard
 from policyguard.adapters.runs import Price
 from policyguard.adapters.strands import PolicyguardHooks
-from tests.adapters.frameworks.scripts import USAGE, Mode, Ran, Script, SubAgent, Tools
+from tests.adapters.frameworks.scripts import USAGE, Mode, Ran, Script, SubAgent, Tools, in_session
 from tests.adapters.frameworks.story import Story
 
 
@@ -64,7 +64,9 @@ class ScriptedModel(Model):
         yield {"metadata": {"usage": usage, "metrics": {"latencyMs": 1}}}
 
 
-def make_agent(hooks: PolicyguardHooks, script: Script, tools: Tools, **options: Any) -> Agent:
+def make_agent(
+    hooks: list[PolicyguardHooks], script: Script, tools: Tools, **options: Any
+) -> Agent:
     made: list[Any] = []
     for name, one in tools.items():
         if isinstance(one, SubAgent):
@@ -75,7 +77,7 @@ def make_agent(hooks: PolicyguardHooks, script: Script, tools: Tools, **options:
     return Agent(
         model=ScriptedModel(script),
         tools=made,
-        hooks=[hooks],
+        hooks=[*hooks],
         callback_handler=None,
         tool_executor=ConcurrentToolExecutor(),
         **options,
@@ -92,7 +94,7 @@ class Strands:
 
     def run(
         self,
-        guard: Guard,
+        guard: Guard | None,
         script: Script,
         tools: Tools,
         *,
@@ -100,10 +102,11 @@ class Strands:
         run: str = "run",
         price: Price | None = None,
     ) -> Ran:
-        agent = make_agent(PolicyguardHooks(guard, price=price), script, tools)
+        hooks = [PolicyguardHooks(guard, price=price)] if guard else []
+        agent = make_agent(hooks, script, tools)
 
         def go(given: Any) -> Ran:
-            with guard.session(run):
+            with in_session(guard, run):
                 result = self._invoke(agent, given, mode)
             names: dict[str, str] = {}
             results = []

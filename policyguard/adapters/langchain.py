@@ -143,8 +143,10 @@ def _read(called: Any, result: Any) -> Any:
 def _answer(end: CallEnd, called: Any) -> Any:
     """Return a result as the model is to see it."""
     if end.failed:
-        return ToolMessage(end.text, name=called["name"], tool_call_id=called["id"], status="error")
+        named = {"name": called["name"], "tool_call_id": called["id"]}
+        return ToolMessage(end.text, **named, status="error")
     message = _find_message(called, end.returned)
     if end.is_changed and message is not None:
-        message.content = end.value["content"] if isinstance(end.value, Mapping) else end.text
+        has_blocks = isinstance(message.content, list) and isinstance(end.value, Mapping)
+        message.content = end.value["content"] if has_blocks else end.text
     return end.returned

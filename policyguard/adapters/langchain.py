@@ -15,7 +15,7 @@ from policyguard.guard.session import Session
 from policyguard.model.decision import Decision
 
 try:
-    from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config
+    from langchain.agents.middleware import AgentMiddleware, AgentState
     from langchain.agents.middleware.types import PrivateStateAttr
     from langchain_core.messages import AIMessage, ToolMessage
     from langgraph.config import get_config
@@ -33,10 +33,7 @@ class _State(AgentState[Any], total=False):  # type: ignore[call-arg] # a TypedD
 
 
 class PolicyguardMiddleware(AgentMiddleware[_State, Any, Any]):
-    """Checks tool calls; a run has its thread's id. Put it last: it sees what tools raise.
-
-    `price` returns what an answer of the model costs.
-    """
+    """Checks tool calls. Put it last: it sees what tools raise. `price` is what an answer costs."""
 
     state_schema = _State
 
@@ -55,26 +52,20 @@ class PolicyguardMiddleware(AgentMiddleware[_State, Any, Any]):
         """End a run that has no thread."""
         self._runs.end(self._session(state))
 
-    @hook_config(can_jump_to=["end"])
-    def before_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
-        """End a run that is halted."""
-        text = halt_text(self._session(state))
-        return {"jump_to": "end", "messages": [AIMessage(text)]} if text else None
-
-    def after_model(self, state: Any, runtime: Any) -> None:
-        """Count what the model has used."""
-        answer = _last_answer(state)
-        model, used = answer.response_metadata.get("model_name"), answer.usage_metadata
-        self._runs.spend(self._session(state), Usage.read(model, used, *_COUNTS))
-
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """Offer the model the tools that the policy may allow."""
-        return handler(_offer(self._session(request.state), request))
+        """Offer the tools that may be allowed; a run that is halted ends with a text of ours."""
+        session = self._session(request.state)
+        if text := halt_text(session):
+            return AIMessage(text)
+        return self._spend(session, handler(_offer(session, request)))
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """Do as `wrap_model_call` does."""
-        offer = partial(_offer, self._session(request.state), request)
-        return await handler(await run_blocking(self._runs.guard, offer))
+        guard, session = self._runs.guard, self._session(request.state)
+        if text := halt_text(session):
+            return AIMessage(text)
+        response = await handler(await run_blocking(guard, partial(_offer, session, request)))
+        return await run_blocking(guard, partial(self._spend, session, response))
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Check, run and record a call."""
@@ -92,17 +83,24 @@ class PolicyguardMiddleware(AgentMiddleware[_State, Any, Any]):
         agent = get_config().get("metadata", {}).get("lc_agent_name") or ""
         return self._runs.open(run or _configurable("thread_id") or self._unnamed, agent)
 
+    def _spend(self, session: Session, response: Any) -> Any:
+        """Count what the model has used for a response; return that."""
+        for answer in (m for m in response.result if isinstance(m, AIMessage)):
+            model, used = answer.response_metadata.get("model_name"), answer.usage_metadata
+            self._runs.spend(session, Usage.read(model, used, *_COUNTS))
+        return response
+
     def _call(self, request: Any) -> tuple[GuardedCall, dict[str, Any]]:
         called, batch = request.tool_call, getattr(_last_answer(request.state), "id", None)
-        session = self._session(request.state)
         options = {"ask": partial(_ask, called), "read": partial(_read, called)}
+        session = self._session(request.state)
         call = GuardedCall(session, called["name"], called["args"], batch=batch)
         return call, {**options, "pauses": (GraphBubbleUp,)}
 
 
 def _last_answer(state: Any) -> Any:
-    messages = state.get("messages", ()) if isinstance(state, Mapping) else ()
-    return next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
+    messages = reversed(state.get("messages", []) if isinstance(state, Mapping) else [])
+    return next((message for message in messages if isinstance(message, AIMessage)), None)
 
 
 def _configurable(key: str) -> Any:
@@ -143,10 +141,9 @@ def _read(called: Any, result: Any) -> Any:
 def _answer(end: CallEnd, called: Any) -> Any:
     """Return a result as the model is to see it."""
     if end.failed:
-        named = {"name": called["name"], "tool_call_id": called["id"]}
-        return ToolMessage(end.text, **named, status="error")
+        return ToolMessage(end.text, name=called["name"], tool_call_id=called["id"], status="error")
     message = _find_message(called, end.returned)
     if end.is_changed and message is not None:
-        has_blocks = isinstance(message.content, list) and isinstance(end.value, Mapping)
-        message.content = end.value["content"] if has_blocks else end.text
+        is_text = isinstance(message.content, str) or isinstance(end.value, str)
+        message.content = end.text if is_text else end.value["content"]
     return end.returned

@@ -140,6 +140,13 @@ class Story:
         for mode in MODES:
             self.expect(mode, mode in self.framework.modes)
 
+    def test_the_frameworks_page_imports_what_there_is(self) -> None:
+        cell = read_row(self.framework.name)["framework"]
+        text = PAGE.with_name(cell.partition("(")[2].rstrip(")")).read_text()
+        start = text.split("```python\n")[1].split("```")[0]
+        imports = [line for line in start.splitlines() if line.startswith(("from ", "import "))]
+        exec("\n".join(imports), {})  # noqa: S102 - the project's own page
+
     def test_a_loop_on_a_failing_tool_is_refused(
         self, guard: Guard, desk: Desk, mode: Mode
     ) -> None:

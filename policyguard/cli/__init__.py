@@ -20,6 +20,7 @@ _COMMANDS = (
     "init",
     "journal",
     "lint",
+    "mcp",
     "policy",
     "record",
     "schema",

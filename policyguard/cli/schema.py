@@ -11,6 +11,7 @@ SCHEMAS = {
     "policy-tests": "policy-tests.schema.json",
     "event": "event.schema.json",
     "report": "report.schema.json",
+    "tools-lock": "tools-lock.schema.json",
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from policyguard.compare import strictness
 from policyguard.compare.semantics import (
+    PINNED_TOOLS,
     EntrySemantics,
     FieldPath,
     FieldValues,
@@ -39,6 +40,8 @@ _DURATION_FIELDS = frozenset(
         "cleanup",
     }
 )
+_SHOWN_DIGITS = 12
+"""Of a hash, in hex."""
 
 
 class _PolicySide:
@@ -90,6 +93,8 @@ class _PolicySide:
 
     def format_value(self, path: Path, field: FieldPath, value: Any) -> str:
         """Return a value as the policy writes it, or a default."""
+        if path[:2] == PINNED_TOOLS and len(path) > 2:
+            return f"sha256 {value[:_SHOWN_DIGITS]}"
         node, is_shorthand = locate_value(self._merged, path, field)
         if value is None and is_shorthand:
             return "not given"

@@ -31,6 +31,7 @@ from policyguard.engines.yaml_tree import (
 from policyguard.model.entry import Selector
 from policyguard.model.marks import Mark, MarkEvent
 from policyguard.model.policy import Policy, Radius
+from policyguard.pins.definition import hash_tool
 
 FieldPath = tuple[str, ...]
 """The path from an entry to one of its values; empty if the entry is the value."""
@@ -44,6 +45,8 @@ _IGNORED_FIELDS = frozenset(
 _CEL_FIELDS = frozenset(
     {"when", "unless", "sum", "distinct", "key", "keys", "failed_when", "scope_key", "count_by"}
 )
+PINNED_TOOLS: Path = ("pins", "lock")
+"""Under which the pinned tools stand, by server and name."""
 _ORDERED_FIELDS = frozenset({"schedule", "arguments", "keys"})
 """Lists whose order matters."""
 
@@ -186,6 +189,13 @@ def _read_entries(
             yield f"{section}/{entry.id}", _read_entry((section, entry.id), entry)
     for section in ("learn", "progress", "journal", "bounds"):
         yield section, _read_entry((section,), getattr(policy, section))
+    if policy.pins is not None:
+        pins = msgspec.structs.replace(policy.pins, servers={})
+        yield "pins", _read_entry(("pins",), pins)
+        for server, tools in policy.pins.servers.items():
+            for tool, hashes in tools.items():
+                path = (*PINNED_TOOLS, server, tool)
+                yield f"pins/{server}/{tool}", EntrySemantics(path, {(): hash_tool(hashes)})
     yield "radius", _read_entry(("radius",), _radius_entries(policy) or None)
 
 

@@ -42,11 +42,16 @@ _STRICTER_WHEN_LARGER = frozenset({"window", "longest", "cooldown", "reserve", "
 """Numbers where a larger one refuses more, and none refuses least."""
 _STRICTER_WHEN_LONGER = frozenset({"within", "half_life", "widen_after"})
 """Durations where a longer one refuses for longer, and none refuses forever."""
+_EFFECTS = ("allow", "advise", "ask", "block", "halt")
 _SCALES: dict[str, tuple[Any, ...]] = {
-    "effect": ("allow", "advise", "ask", "block", "halt"),
+    "effect": _EFFECTS,
     "on_error": ("allow", "advise", "ask", "block"),
     "on_internal_error": ("allow", "block"),
-    "otherwise": ("allow", "advise", "ask", "block", "halt"),
+    "otherwise": _EFFECTS,
+    "new": _EFFECTS,
+    "changed": _EFFECTS,
+    "removed": _EFFECTS,
+    "found": _EFFECTS,
     "mode": ("observe", "enforce"),
     "batch": ("each", "all_or_none"),
     "per": ("turn", "session"),
@@ -66,6 +71,7 @@ _COMPARABLE_SECTIONS = frozenset(
         *_REFUSING_SECTIONS,
         "limits",
         "exceptions",
+        "pins",
         "learn",
         "radius",
         "bounds",
@@ -83,7 +89,7 @@ def entry_direction(id_: str, fields: FieldValues, *, added: bool) -> Direction:
     section = id_.partition("/")[0]
     if fields.get(("mode",)) == "observe" or fields.get(("effect",)) == "advise":
         return ""
-    if section in (*_REFUSING_SECTIONS, "learn", "radius"):
+    if section in (*_REFUSING_SECTIONS, "learn", "radius") or id_ == "pins":
         return "tighter" if added else "looser"
     if section == "exceptions":
         return "looser" if added else "tighter"
@@ -143,7 +149,7 @@ def key_direction(id_: str, field: FieldPath, before: Any, after: Any) -> Direct
             else _condition_direction(before, after)
         )
         return _OPPOSITE[direction]
-    if section in _REFUSING_SECTIONS and name in _SELECTORS:
+    if section in (*_REFUSING_SECTIONS, "pins") and name in _SELECTORS:
         return _selector_direction(before, after)
     if section in _REFUSING_SECTIONS and name in _CONDITIONS:
         return _condition_direction(before, after)

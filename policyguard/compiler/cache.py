@@ -33,7 +33,7 @@ from policyguard.store.file_cache import FileCache, cache_folder
 if TYPE_CHECKING:
     from policyguard.compiler.merge.layers import MergedPolicy
 
-_PACKAGES = ("cel", "compiler", "engines", "evaluator", "model", "shell", "sql")
+_PACKAGES = ("cel", "compiler", "engines", "evaluator", "model", "pins", "shell", "sql")
 """The packages that, with the schemas, determine the compiled policy."""
 _LIBRARIES = ("celpy", "jsonschema", "msgspec", "re2", "yaml")
 _OPTIONAL_LIBRARIES = ("sqlglot",)

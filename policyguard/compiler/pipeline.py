@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from policyguard.compiler.build.expressions import compile_expressions
 from policyguard.compiler.check.budgets import check_budgets
 from policyguard.compiler.check.content_selectors import check_content_selectors
@@ -20,11 +22,12 @@ from policyguard.compiler.check.exceptions import check_exceptions
 from policyguard.compiler.check.ineffective_keys import check_ineffective_keys
 from policyguard.compiler.check.marks import check_mark_uses, check_marks
 from policyguard.compiler.check.patterns import check_patterns
+from policyguard.compiler.check.pinned_tools import PinnedTools, check_pins, read_pinned_tools
 from policyguard.compiler.check.placeholders import check_placeholders
 from policyguard.compiler.check.references import check_references
 from policyguard.compiler.check.result_rules import check_result_rules
 from policyguard.compiler.check.tool_names import check_tool_names
-from policyguard.compiler.check.tool_schemas import read_tools
+from policyguard.compiler.check.tool_schemas import read_pinned_schemas, read_tools
 from policyguard.compiler.compiled_policy import CompiledPolicy, assemble
 from policyguard.compiler.inputs import Inputs
 from policyguard.compiler.load.loader import LoadedLayers, load_layers, load_tree
@@ -42,7 +45,7 @@ CheckResult = tuple[CompiledPolicy | None, list[Diagnostic]]
 
 
 class FrontendResult(NamedTuple):
-    """A typed policy, its merged tree, and all diagnostics.
+    """A typed policy, its merged tree, all diagnostics, and the tools it pins.
 
     `policy` exists as soon as anything could be read, without its broken parts, so that later
     phases can check the rest. Enforce it only if no diagnostic is an error.
@@ -51,6 +54,7 @@ class FrontendResult(NamedTuple):
     policy: Policy | None
     merged: MergedPolicy
     diagnostics: list[Diagnostic]
+    pinned: PinnedTools | None = None
 
 
 def check_files(names: Sequence[str | Path], environ: Mapping[str, str]) -> CheckResult:
@@ -76,7 +80,7 @@ def reload_merged(
 
     Raises `PolicyError` if their digest has changed.
     """
-    policy, merged, diagnostics = read_layers(load_layers(names), environ)
+    policy, merged, diagnostics, _ = read_layers(load_layers(names), environ)
     if policy is None or policy.digest != digest:
         raise PolicyError("the policy has changed since it was compiled", diagnostics)
     return merged
@@ -99,6 +103,16 @@ def read_layers(loaded: LoadedLayers, environ: Mapping[str, str]) -> FrontendRes
     diagnostics += found
     merged = replace(merged, tree=tree)
     policy = build_typed_policy(tree, values.values, compute_digest(loaded.layers, values.environ))
+    pinned, found = read_pinned_tools(policy.pins, merged)
+    diagnostics += found
+    if pinned is not None and policy.pins is not None:
+        merged = replace(merged, files=(*merged.files, pinned.file))
+        lock = pinned.file.sha256.hex()
+        policy = msgspec.structs.replace(
+            policy,
+            pins=msgspec.structs.replace(policy.pins, servers=pinned.lock.hashes()),
+            digest=compute_digest(loaded.layers, values.environ, lock),
+        )
     for check in (
         check_references,
         check_content_selectors,
@@ -109,23 +123,26 @@ def read_layers(loaded: LoadedLayers, environ: Mapping[str, str]) -> FrontendRes
         check_placeholders,
         check_marks,
         check_result_rules,
+        check_pins,
     ):
         diagnostics += check(policy, merged)
-    return FrontendResult(policy, merged, diagnostics)
+    return FrontendResult(policy, merged, diagnostics, pinned)
 
 
 def _compile(frontend: FrontendResult, environ: Mapping[str, str]) -> CheckResult:
-    policy, merged, diagnostics = frontend
+    policy, merged, diagnostics, pinned = frontend
     if policy is None:
         return None, diagnostics
     files = merged.files
     tools, problems = read_tools(merged)
     diagnostics = [*diagnostics, *problems]
+    if tools is None and pinned is not None and merged.tree.get("schemas") is None:
+        tools = read_pinned_schemas(pinned, merged)
     refine = None
     if tools is not None:
         refine = partial(tools.refine_declarations, merged)
         diagnostics += check_tool_names(policy, merged, tools)
-        files += (tools.source_file,)
+        files += () if tools.source_file in files else (tools.source_file,)
     expressions, problems = compile_expressions(policy, merged, refine)
     diagnostics += problems
     diagnostics += check_empty_fields(policy, merged, expressions)

@@ -85,10 +85,10 @@ class SourceText:
         )
 
 
-def read_source(file: Path | Traversable) -> bytes:
+def read_source(file: Path | Traversable, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     """Read a policy file, or so much of a larger one that it is seen to be too large."""
     with file.open("rb") as handle:
-        return handle.read(MAX_FILE_BYTES + 1)
+        return handle.read(max_bytes + 1)
 
 
 def decode_source(data: bytes | str, file: str) -> tuple[SourceText, list[Diagnostic]]:

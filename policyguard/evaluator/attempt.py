@@ -13,6 +13,7 @@ from policyguard.model.constraint import Observation
 from policyguard.model.decision import EvalError
 from policyguard.model.event import Charge, Completed, MarkChange
 from policyguard.model.outcome import Outcome
+from policyguard.model.pins import PinKind
 from policyguard.model.text import sanitize
 from policyguard.model.tool_name import MCP_PREFIX, parse_tool_name
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from policyguard.evaluator.session_state import SessionState
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
+NO_PINS: Mapping[PinKind, str] = MappingProxyType({})
 UNRECORDED_ARGS: dict[str, Any] = {}
 """Stands for arguments that were not kept: in a journal, or of too many unreported calls."""
 CONTENT_MARK = "+"
@@ -91,7 +93,8 @@ class Attempt(msgspec.Struct, eq=False):
     `cleared_keys` are the keys, with their times (ns), that come back if the call does not run.
     `wall` is the wall clock's time (ns) at the check, then at the result, where that is not the
     call's own.
-    `is_unknown`: the agent is offered no such tool.
+    `is_unknown`: the agent is offered no such tool. `pins` says in which ways the tool is not as it
+    was pinned.
     `is_held`: the guard itself runs the call, and will report its end. `is_given_up`: it was taken
     for unreported, and its slots were freed. `is_reduced`: its arguments were forgotten since.
     """
@@ -136,6 +139,7 @@ class Attempt(msgspec.Struct, eq=False):
     window_entry: WindowEntry = None  # type: ignore[assignment]
     _activation: Activation | None = None
     is_unknown: bool = False
+    pins: Mapping[PinKind, str] = NO_PINS
     is_held: bool = False
     is_given_up: bool = False
     is_reduced: bool = False

@@ -30,6 +30,7 @@ from policyguard.evaluator.halts import halt_violations
 from policyguard.evaluator.mark_states import MarkStates
 from policyguard.evaluator.marks import CompiledMark
 from policyguard.evaluator.outcome_classifier import OutcomeClassifier
+from policyguard.evaluator.pins import PinJudge
 from policyguard.evaluator.plan import BoundPlan, ClassCandidates, Plan
 from policyguard.evaluator.result_rules import ResultRules
 from policyguard.evaluator.session_state import SessionState
@@ -38,7 +39,7 @@ from policyguard.model.effect import Effect
 from policyguard.model.errors import NonPlainArgumentsError
 from policyguard.model.event import Charge, Completed
 from policyguard.model.outcome import Outcome
-from policyguard.model.policy import Bounds
+from policyguard.model.policy import Bounds, ResultMeta
 from policyguard.model.tool_name import full_name_alias
 
 OPAQUE = "arguments/opaque"
@@ -63,8 +64,11 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     that is not its fingerprint; `within_tolerance` compares tolerant numbers. `patterns` tells
     which calls grants cover. `refusal_limits` are the ids of the limits of that kind, `exceptions`
     is None where the policy has none. With `refuses_batches` a refused call refuses the rest of
-    its batch. `result_rules` is what the rules on results share, if there are any. `reads_data`: an
-    expression reads `outcome.data`. With either a result `needs_parts`: more than its text.
+    its batch. `result_rules` is what the rules on results share, if there are any, `result_meta`
+    names keys of their metadata. `pins` judges the definitions of tools, if the policy pins any.
+    With `disables_tools` some limit refuses a tool, not a call.
+    `reads_data`: an expression reads `outcome.data`. With either of result rules and this, a result
+    `needs_parts`: more than its text.
     """
 
     name: str
@@ -89,6 +93,9 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     check_tags: CheckTags
     patterns: PatternReader
     result_rules: ResultRules | None
+    result_meta: ResultMeta
+    pins: PinJudge | None
+    disables_tools: bool
     reads_data: bool
     reads_counts: bool
     reads_changed: bool
@@ -131,7 +138,9 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         if loose:
             attempt.loose_fingerprint, attempt.numbers = loose, numbers
             attempt.exact_fingerprint = fingerprint
-            fingerprint = self._match_tolerant_call(session, fingerprint, loose, numbers)
+            fingerprint = session.tolerant_calls.match(
+                fingerprint, loose, numbers, self.within_tolerance
+            )
         attempt.fingerprint = fingerprint
         find_likeness = self.find_likeness
         attempt.likeness = (
@@ -187,18 +196,6 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         if plan.marks is not None:
             attempt.cleared = plan.marks.find_cleared(attempt)
 
-    def _match_tolerant_call(
-        self, session: SessionState, fingerprint: str, loose: str, numbers: tuple[float, ...]
-    ) -> str:
-        """Return the fingerprint of the earlier call whose numbers are close, else the call's own.
-
-        Numbers are compared with the first call of their kind, so they cannot drift step by step.
-        """
-        for known_numbers, known_fingerprint in session.tolerant_calls.get(loose, ()):
-            if self.within_tolerance(known_numbers, numbers):
-                return known_fingerprint
-        return fingerprint
-
     def evaluate(
         self,
         state: EvaluatorState,
@@ -225,12 +222,15 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             or plan.rules
             or attempt.errors
             or attempt.is_unknown
+            or attempt.pins
         ):
             return ALLOWED
         found = list(learned)
         if attempt.is_unknown and session.offered is not None:
             found.append(session.offered.violation(attempt))
         would: list[Violation] = []
+        if attempt.pins and self.pins is not None:
+            (would if self.pins.observe else found).extend(self.pins.violations(attempt.pins))
         if evaluates_limits:
             self._evaluate_limits(session, attempt, bound_plan, found, would)
         for budget in plan.budgets:

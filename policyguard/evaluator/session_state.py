@@ -17,6 +17,7 @@ from policyguard.evaluator.limits.state_changes import StateChanges
 from policyguard.evaluator.mark_states import MarkStates
 from policyguard.evaluator.offered_tools import OfferedTools
 from policyguard.evaluator.plan import BoundPlan, Plan
+from policyguard.evaluator.tolerant_calls import TolerantCalls
 from policyguard.model.amounts import MAX_AMOUNT, to_units
 from policyguard.model.event import SessionStarted
 
@@ -128,7 +129,7 @@ class SessionState:
         self.bans = Bans(max_entries)
         self.refused_batches = RefusedBatches(max_entries)
         self.approvals = Approvals(max_entries)
-        self.tolerant_calls: dict[str, list[tuple[tuple[float, ...], str]]] = {}
+        self.tolerant_calls = TolerantCalls()
         self.last_results: dict[str, str] = {}
         self.previous_args: dict[str, dict[str, Any]] = {}
         self.confirmed_constraints: dict[str, int] = {}

@@ -41,6 +41,7 @@ def attempt_from_event(session: SessionState, event: Admitted | Refused, at: int
         event.hints,
         event.estimate,
         host_tool,
+        pins=event.pins,
     )
 
 
@@ -105,7 +106,12 @@ def admit(evaluator: Evaluator, state: EvaluatorState, attempt: Attempt) -> None
     in_flight[attempt.id] = attempt
     session.cel_session["calls"] += 1
     if attempt.loose_fingerprint:
-        _remember_tolerant_call(evaluator, session, attempt)
+        session.tolerant_calls.remember(
+            attempt.fingerprint,
+            attempt.loose_fingerprint,
+            attempt.numbers,
+            evaluator.bounds.window_entries,
+        )
     if evaluator.remembers_calls:
         _remember_call(evaluator, session, attempt)
     if not session.on_fast_path:
@@ -360,18 +366,6 @@ def _add_ban(limit: LimitChecker, tracker: Any, attempt: Attempt, result: str) -
     violation = limit.evaluate(tracker, attempt, session.state_changes, 0)
     if violation is not None and violation.used is not None and violation.used >= limit.max:
         session.bans.add(LimitBan(limit, attempt, violation.text, result))
-
-
-def _remember_tolerant_call(evaluator: Evaluator, session: SessionState, attempt: Attempt) -> None:
-    known_calls = session.tolerant_calls
-    calls = known_calls.pop(attempt.loose_fingerprint, [])
-    known_calls[attempt.loose_fingerprint] = calls
-    if all(fingerprint != attempt.fingerprint for _, fingerprint in calls):
-        calls.append((attempt.numbers, attempt.fingerprint))
-        if len(calls) > evaluator.bounds.window_entries:
-            del calls[0]
-    if len(known_calls) > evaluator.bounds.window_entries:
-        del known_calls[next(iter(known_calls))]
 
 
 def _remember_call(evaluator: Evaluator, session: SessionState, attempt: Attempt) -> None:

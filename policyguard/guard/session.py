@@ -57,6 +57,7 @@ class Session(SessionStatus, MarkableSession, SessionApprovals):
         hints: Mapping[str, bool] | None = None,
         estimate: Mapping[str, float] | None = None,
         call: str | None = None,
+        definition: Mapping[str, Any] | None = None,
     ) -> Decision:
         """Decide whether a call may run, and count it if so: then report it with `record`.
 
@@ -66,7 +67,8 @@ class Session(SessionStatus, MarkableSession, SessionApprovals):
         `mcp__fs__read` names the tool `read` of server `fs`.
         `hints`: `read_only`, `destructive`, `idempotent`, `open_world`. `estimate`: tokens and cost
         to reserve, as `{"tokens": …, "cost": …}`. `call`: the host's own id of the call, by which
-        `record` and `release` find it.
+        `record` and `release` find it. `definition`: the tool as its server lists it, or as the
+        model got it, for the policy's `pins`; an empty one says that the server does not list it.
 
         `TypeError` or `ValueError` for a wrong value, before anything is counted; a `call` that is
         in flight or looks like an id of our own (`c1`) is one. Arguments that are not plain JSON
@@ -82,7 +84,10 @@ class Session(SessionStatus, MarkableSession, SessionApprovals):
                 server=server, batch=batch, call=call, tags=tags, hints=hints, estimate=estimate
             )
         if (  # the common case
-            context is None and type(args) is dict and type(tool) is str and MCP_PREFIX not in tool
+            context is definition is None
+            and type(args) is dict
+            and type(tool) is str
+            and MCP_PREFIX not in tool
         ):
             pipeline, wall = self._pipeline, None
             clock = pipeline.steady_clock
@@ -91,13 +96,13 @@ class Session(SessionStatus, MarkableSession, SessionApprovals):
                 time, wall = self._read_times(at)
             decision = pipeline.check(Attempt(tool, args.copy(), time, self._state, wall), True)
         else:
-            decision = self._evaluate(True, tool, args, at, **(context or {}))
+            decision = self._evaluate(True, tool, args, at, definition, **(context or {}))
         if decision.allowed or decision.effect is not Effect.ASK or self.guard._approver is None:
             return decision
         asked = ask(self.guard._approver, self, decision)
         if asked is not decision or not self._is_approved(decision):
             return asked
-        return self._evaluate(True, tool, args, at, **(context or {}))
+        return self._evaluate(True, tool, args, at, definition, **(context or {}))
 
     async def acheck(
         self, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[CheckOptions]
@@ -144,6 +149,7 @@ class Session(SessionStatus, MarkableSession, SessionApprovals):
         tool: str,
         args: Mapping[str, Any] | None,
         at: int | datetime | None = None,
+        definition: Mapping[str, Any] | None = None,
         **context: Unpack[CallContext],
     ) -> Decision:
         time, wall = self._read_times(at, go_on=admit)
@@ -156,6 +162,10 @@ class Session(SessionStatus, MarkableSession, SessionApprovals):
         if context:
             set_context(attempt, self.guard._evaluator.check_tags, **context)
         attempt.split_tool_name()
+        pins = self.guard._evaluator.pins
+        if definition is not None and pins is not None:
+            described = validate.mapping("definition", definition)
+            attempt.pins = pins.describe(attempt.server, attempt.tool, described)
         requires_new = bool(attempt.host_call)
         return self._pipeline.check(attempt, admit, invalid_reason, requires_new=requires_new)
 

@@ -196,6 +196,14 @@ LOAD_PAGES: dict[str, str] = {
         "This matches none of the tools that `schemas` describes. Ignore the finding if the tools"
         " do not exist yet."
     ),
+    "pins/malformed": (
+        "The lock that `pins` names cannot be used: it is not a lock, or a definition in it does "
+        "not have the hash that stands beside it. Write it with `policyguard mcp pin`."
+    ),
+    "pins/no-lock": (
+        "`pins` names a lock that does not exist. Write it with `policyguard mcp pin --server NAME "
+        "-- COMMAND...`, which shows a server's tools first."
+    ),
     "json/duplicate-key": "An object contains the same key twice. Rename or remove one.",
     "json/syntax": "The file is not valid JSON. The caret shows where parsing failed.",
     "json/too-deep": "JSON files may nest at most 64 levels deep.",

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from policyguard.model.constraint import Observation
+from policyguard.model.pins import PinKind
 from policyguard.model.tool_name import ToolName, parse_tool_name
 
 Provenance = Literal["explicit", "inferred", "unknown"]
@@ -96,6 +97,7 @@ class _AttemptEvent(_Event, frozen=True):
     tags: dict[str, Any] = {}
     hints: dict[str, bool] = {}
     estimate: dict[str, float] = {}
+    pins: dict[PinKind, str] = {}
     class_: str = msgspec.field(default="", name="class")
     classes: tuple[str, ...] = ()
     fingerprint: str = ""
@@ -132,6 +134,7 @@ class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
     none; `batch` is shared by the parallel calls of one message. For a call with tolerant numbers,
     `loose_fingerprint` leaves them out, `numbers` holds them, and `exact_fingerprint` is its own.
     `likeness` is what limits tell it by, where that is not its fingerprint.
+    `pins` says in which ways the tool is not as it was pinned, each in words.
     `keys` holds the keys of limits that compare by another one than the fingerprint, `probes` the
     constraints it tests, `radius` the schedule it is under, `cleared` the marks it clears.
     `violations` are the entries that fired without refusing it, `effect` the strongest of their

@@ -23,6 +23,7 @@ from policyguard.model.entry import (
 )
 from policyguard.model.limits import Budget, LimitLevel
 from policyguard.model.marks import Mark
+from policyguard.model.pins import Pins
 from policyguard.model.shell import Shell
 
 Blame = Literal["agent", "harness", "unknown"]
@@ -191,10 +192,17 @@ class Envelope(Entry, frozen=True, kw_only=True):
 
 
 class ResultMeta(PolicyStruct, frozen=True, kw_only=True):
-    """Metadata keys that flag a result as not advancing, or as the harness's fault."""
+    """Metadata keys that flag a result as not advancing, or as the harness's fault.
+
+    Of a server behind the proxy, `tokens` and `cost` say what a call has used; keys that match
+    `strip` (globs) do not reach the client.
+    """
 
     non_advancing: tuple[str, ...] = ()
     harness: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = ()
+    cost: tuple[str, ...] = ()
+    strip: tuple[str, ...] = ()
 
 
 class Outcomes(PolicyStruct, frozen=True, kw_only=True):
@@ -377,6 +385,7 @@ class Policy(PolicyStruct, frozen=True, kw_only=True):
     rules: tuple[Rule, ...] = ()
     result_rules: tuple[ResultRule, ...] = ()
     exceptions: tuple[Exemption, ...] = ()
+    pins: Pins | None = None
     journal: Journal
     bounds: Bounds
     digest: str

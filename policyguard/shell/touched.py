@@ -21,6 +21,7 @@ _ATTACHED = re.compile(r"-[A-Za-z](?=[./~])")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _URL_HOST = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^/?#\x00-\x08]+)(?:[/?#]|\Z)")
 _SPACE = re.compile(r"\s")
+_UNKNOWN_PART = re.compile(rf"\$[A-Za-z_{{(]|[{ANY}{MANY}{NAME}]")
 _REMOTE = re.compile(r"(?:[^@/:\s]+@)?(\[[^\]]+\]|[^@/:\s\[\]]+):(?!//)")
 _HOST = re.compile(r"(?:[^@/\s]+@)?(\[[^\]]+\]|[^@/\s]+)")
 
@@ -56,9 +57,12 @@ def _find_own_paths(command: SimpleCommand, reader: ShellReader) -> Iterator[str
     wrapper = reader.wrappers.find(command.program)
     options = () if wrapper is not None and wrapper.names else arguments.options
     for word in operands:
-        if not _URL.match(word):
-            # What is not known at all is some name: most programs do not read it.
-            yield word if word.strip(MANY + ANY) else NAME
+        if _URL.match(word):
+            continue
+        if word.strip(MANY + ANY):
+            yield word
+        else:  # some name, here or elsewhere: most programs do not read it
+            yield from (NAME, f"/{NAME}")
     for option in options if operands else ():
         value = option.value
         if value is None:
@@ -132,12 +136,32 @@ def _cut(url: str) -> str:
 
 
 def normalize(path: str) -> str:
-    """Return `path` without `.`, `..` where they can be resolved, and doubled slashes."""
+    """Return `path` without `.`, `..` where they can be resolved, and doubled slashes.
+
+    What is above a folder that is not known (`$DIR/..`, `~/..`) may be anything.
+    """
     if not path:
         return path
+    if ".." in path and _rises_above_unknown(path):
+        return ANY
     if path.startswith("//"):
         path = "/" + path.lstrip("/")
     return posixpath.normpath(path)
+
+
+def _rises_above_unknown(path: str) -> bool:
+    """Whether a `..` leads out of a folder that is not known."""
+    below: int | None = None  # how far below the last such folder
+    for index, part in enumerate(path.split("/")):
+        if _UNKNOWN_PART.search(part) or (not index and part[:1] == "~"):
+            below = 0
+        elif below is not None and part == "..":
+            below -= 1
+            if below < 0:
+                return True
+        elif below is not None and part not in ("", "."):
+            below += 1
+    return False
 
 
 def has_unknown_folder(path: str) -> bool:

@@ -207,6 +207,7 @@ class _StepRunner:
                 tags=step.tags,
                 server=step.server,
                 hints=step.hints,
+                definition=step.definition,
                 estimate=step.estimate,
             )
         except ValueError as error:

@@ -115,6 +115,7 @@ class Step(ExpectedDecision, frozen=True, kw_only=True):
     server: str = ""
     batch: str | None = None
     hints: dict[str, bool] | None = None
+    definition: dict[str, Any] | None = None
     tags: dict[str, Any] | None = None
     estimate: dict[str, float] | None = None
     effect: Effect | None = msgspec.field(name="expect", default=None)

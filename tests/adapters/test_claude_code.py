@@ -13,6 +13,8 @@ from policyguard.adapters.sessions import ServedSessions, SessionRequest
 from tests.adapters.hook_events import ClaudeCodeEvents
 
 NOTHING = HookAnswer()
+SECRET = "ghp_" + "a1B2" * 9
+MASKED = "[secret_github_token]"
 
 
 @pytest.fixture
@@ -54,6 +56,45 @@ def test_advice_is_added_to_the_context(host: ClaudeCodeEvents) -> None:
     specific = answer.output["hookSpecificOutput"]
     assert specific["hookEventName"] == "PostToolUse"
     assert "A note on `Grep`" in specific["additionalContext"]
+
+
+@pytest.mark.parametrize(
+    ("response", "shown"),
+    [
+        (
+            {"stdout": SECRET, "stderr": "and more", "interrupted": False},
+            {"stdout": f"{MASKED}\nand more", "stderr": "", "interrupted": False},
+        ),
+        (
+            {"type": "text", "file": {"filePath": "/a", "content": SECRET, "numLines": 1}},
+            {"type": "text", "file": {"filePath": "/a", "content": MASKED, "numLines": 1}},
+        ),
+        ([{"type": "text", "text": SECRET}], [{"type": "text", "text": MASKED}]),
+        (SECRET, MASKED),
+    ],
+)
+def test_what_result_rules_change_replaces_the_result(
+    tmp_path: Path, response: object, shown: object
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    rules = (
+        "keys: {finds: ['secret_*'], effect: redact}\n  cards: {tools: [Card], effect: withhold}"
+    )
+    policy.write_text(f"policyguard: 1\nname: p\nextends: [core]\nresult_rules:\n  {rules}\n")
+    with Guard.load(policy) as guard:
+        host = ClaudeCodeEvents(ServedSessions(guard))
+        host.before("Tool", {})
+        answer = host.after(response).output
+        assert answer is not None
+        assert answer["hookSpecificOutput"]["updatedToolOutput"] == shown
+        host.before("Card", {})
+        withheld = host.after(response).output
+        assert withheld is not None
+        hidden = withheld["hookSpecificOutput"]["updatedToolOutput"]
+        assert type(hidden) is type(response)
+        assert "is withheld" in str(hidden)
+        assert SECRET not in str(hidden)
+        assert MASKED not in str(hidden)
 
 
 def test_a_call_that_asks_is_left_to_the_user_and_counted_if_it_runs(

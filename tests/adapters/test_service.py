@@ -9,7 +9,9 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
+from typing import Any, Self
 
 import pytest
 
@@ -130,6 +132,115 @@ def test_bad_requests_are_refused(
 def test_a_body_that_is_too_large_is_refused(service: RunningService) -> None:
     body = b'{"session": "%s"}' % (b"x" * 9_000_000)
     assert post(str(service.socket), "/v1/check", body)[0] == 413
+
+
+class RawConnection:
+    """A connection that sends what a test wants, in pieces."""
+
+    def __init__(self, service: RunningService) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(30)
+        self._socket.connect(str(service.socket))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def send(self, *pieces: bytes) -> None:
+        """Send pieces that arrive one by one."""
+        for piece in pieces:
+            self._socket.sendall(piece)
+            time.sleep(0.05)
+
+    def read(self) -> tuple[int, Any]:
+        """Return the status and the body of the next answer."""
+        data = self._read_until(b"\r\n\r\n")
+        length = int(data.lower().partition(b"content-length: ")[2].partition(b"\r")[0])
+        body = self._socket.recv(length, socket.MSG_WAITALL)
+        return int(data.split()[1]), json.loads(body)
+
+    def _read_until(self, end: bytes) -> bytes:
+        data = b""
+        while not data.endswith(end):
+            byte = self._socket.recv(1)
+            assert byte, data
+            data += byte
+        return data
+
+
+def raw(path: str, *headers: bytes, version: bytes = b"1.1", **fields: Any) -> tuple[bytes, bytes]:
+    """Return the head and the body of a request."""
+    body = json.dumps(fields).encode()
+    lines = [b"POST %b HTTP/%b" % (path.encode(), version), b"host: x", *headers]
+    return b"\r\n".join([*lines, b"content-length: %d\r\n\r\n" % len(body)]), body
+
+
+def preview(tool: str = "delete", **fields: Any) -> tuple[bytes, bytes]:
+    return raw("/v1/preview", session="s", tool=tool, args={"path": "canary"}, **fields)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        preview(),
+        preview("read"),
+        preview(unknown=1),
+        raw("/v1/record", session="s", call="nobody", result=""),
+        raw("/v1/mark", session="s", mark="nobody"),
+        raw("/v1/nothing"),
+    ],
+)
+def test_a_request_in_pieces_has_the_same_answer(
+    service: RunningService, request_: tuple[bytes, bytes]
+) -> None:
+    """One that arrives whole takes a shorter way."""
+    service.ask("/v1/sessions", session="s")
+    head, body = request_
+    with RawConnection(service) as connection:
+        for pieces in ([head + body], [head, body], [head[:20], head[20:] + body[:5], body[5:]]):
+            connection.send(*pieces)
+        whole, *others = [connection.read() for _ in range(3)]
+    assert others == [whole, whole]
+
+
+def test_requests_sent_at_once_are_answered_in_order(service: RunningService) -> None:
+    """Of several sessions, of which the first must be opened and so takes the longer way."""
+    service.ask("/v1/sessions", session="open")
+    sessions = ["new", "open", "open", "newer", "open"]
+    requests = [
+        raw("/v1/check", session=name, tool="read", args={}, call=f"h{number}")
+        for number, name in enumerate(sessions)
+    ]
+    with RawConnection(service) as connection:
+        connection.send(b"".join(head + body for head, body in requests))
+        answers = [connection.read() for _ in sessions]
+    assert [status for status, _ in answers] == [200] * 5
+    assert [answer["call"] for _, answer in answers] == [f"h{number}" for number in range(5)]
+
+
+def test_a_client_that_wants_no_more_is_answered_and_let_go(service: RunningService) -> None:
+    service.ask("/v1/sessions", session="s")
+    for request_ in (
+        raw("/v1/turn", b"connection: close", session="s"),
+        raw("/v1/turn", session="s", version=b"1.0"),
+    ):
+        with RawConnection(service) as connection:
+            connection.send(b"".join(request_))
+            assert connection.read() == (200, {"ok": True})
+            assert connection._socket.recv(1) == b""
+
+
+def test_a_client_that_reads_nothing_is_waited_for(service: RunningService) -> None:
+    """Its answers do not pile up in the service, and others go on."""
+    service.ask("/v1/sessions", session="s")
+    requests = b"".join(preview()) * 100_000
+    with RawConnection(service) as connection:
+        connection._socket.settimeout(1)
+        with pytest.raises(TimeoutError):
+            connection._socket.sendall(requests)
+        assert service.ask("/v1/turn", session="s") == (200, {"ok": True})
 
 
 def test_the_socket_is_private(service: RunningService) -> None:

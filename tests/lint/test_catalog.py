@@ -12,7 +12,7 @@ from policyguard.cli import main
 from policyguard.lint.catalog import ALIASES, PAGES, render_document
 
 ROOT = Path(__file__).parents[2]
-PHASES = "yaml|schema|scalar|load|reference|regex|example|cel|lint"
+PHASES = "yaml|schema|scalar|load|reference|regex|example|pins|cel|lint"
 
 
 def test_every_code_in_the_source_has_a_page() -> None:

@@ -21,12 +21,14 @@ from policyguard.adapters.sessions import ServedSessions
 from policyguard.guard.session import Session
 from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
-from policyguard.model.outcome import Recorded
 
 NAME = "claude-code"
 
 _USER = "the user of Claude Code"
 _NOT_FROM_THE_USER = "<task-notification>"
+_TEXT_FIELDS = ("stdout", "content", "output", "result", "text", "stderr")
+"""Fields of a response that hold what the model reads."""
+
 _TURNED_DOWN = "<tool_use_error>"
 """How the result of a call begins that Claude Code did not run."""
 
@@ -78,22 +80,36 @@ def _record(sessions: ServedSessions, session: Session, event: dict[str, Any]) -
     if recorded is None:
         return NO_OPINION
     answer = add_context(event["hook_event_name"], recorded.advice)
-    if not recorded.outcome.report.edited or event["hook_event_name"] != "PostToolUse":
+    if not recorded.violations or event["hook_event_name"] != "PostToolUse":
         return answer
-    specific = {} if answer.output is None else answer.output["hookSpecificOutput"]
-    shown = _replace_response(event.get("tool_response"), recorded)
-    changed = {"hookEventName": "PostToolUse", **specific, "updatedToolOutput": shown}
-    return HookAnswer({"hookSpecificOutput": changed})
+    shown = _replace_text(event.get("tool_response"), recorded.result)
+    specific = {"hookEventName": "PostToolUse", "updatedToolOutput": shown}
+    return HookAnswer(_merge_specific(answer.output, specific))
 
 
-def _replace_response(response: Any, recorded: Recorded) -> Any:
-    """Return a response as result rules leave it, in the tool's own form where that is known."""
-    text = recorded.outcome.text
-    if isinstance(response, dict) and isinstance(response.get("stdout"), str):
-        return {**response, "stdout": text, "stderr": ""}
-    if isinstance(response, list):  # an MCP tool's
-        return [{"type": "text", "text": text}]
-    return text
+def _merge_specific(output: dict[str, Any] | None, specific: dict[str, Any]) -> dict[str, Any]:
+    before = {} if output is None else output["hookSpecificOutput"]
+    return {"hookSpecificOutput": {**before, **specific}}
+
+
+def _replace_text(response: Any, result: Any) -> Any:
+    """Return a response with the result as result rules leave it.
+
+    It must have the response's own form, or Claude Code shows the response as it was.
+    """
+    if isinstance(response, list) and isinstance(result, dict):
+        return result["content"]
+    if isinstance(response, list):
+        return [{"type": "text", "text": result}]
+    if not isinstance(response, dict) or isinstance(result, dict):
+        return result
+    names = [name for name in _TEXT_FIELDS if isinstance(response.get(name), str)]
+    if not names:  # the text is further inside, as in what `Read` returns
+        return {
+            name: _replace_text(value, result) if isinstance(value, dict) else value
+            for name, value in response.items()
+        }
+    return {**response, **dict.fromkeys(names, ""), names[0]: result}
 
 
 class InterruptedByUser(BaseException):

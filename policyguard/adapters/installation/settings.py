@@ -43,11 +43,16 @@ def hook_command_line(
     host: str, policies: list[str], store: Path, socket: Path, *, report: bool
 ) -> str:
     """Return the command that a host runs, with absolute paths."""
-    named = [str(Path(one).resolve()) if Path(one).exists() else one for one in policies]
+    named = resolve_policies(policies)
     parts = [sys.executable, "-I", "-S", str(Path(hook_command.__file__).resolve()), host]
     parts += [part for policy in named for part in ("--policy", policy)]
     parts += ["--store", str(store.resolve()), "--socket", str(socket)]
     return shlex.join([*parts, "--report"] if report else parts)
+
+
+def resolve_policies(policies: list[str]) -> list[str]:
+    """Return the policies with absolute paths; packs keep their names."""
+    return [str(Path(one).resolve()) if Path(one).exists() else one for one in policies]
 
 
 def is_ours(command: object) -> bool:
@@ -74,7 +79,8 @@ def format_json(document: dict[str, Any]) -> str:
 def read_settings(file: Path) -> str:
     """Return the text of a settings file, "" if there is none. Raises `SettingsError`."""
     try:
-        return file.read_text("utf-8")
+        with file.open(encoding="utf-8", newline="") as settings:  # line breaks stay as they are
+            return settings.read()
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:
@@ -102,7 +108,7 @@ def write_settings(file: Path, text: str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
         descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        with os.fdopen(descriptor, "w", encoding="utf-8") as temporary:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as temporary:
             temporary.write(text)
         Path(name).chmod(mode)
         Path(name).replace(target)

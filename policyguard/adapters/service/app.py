@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from policyguard.adapters.hooks.hosts import HOSTS, answer_hook
+from policyguard.adapters.request_body import BodyError, read_body
 from policyguard.adapters.service.handlers import OPERATIONS, Operation, describe_problem
 from policyguard.adapters.service.metrics import Metrics
 from policyguard.adapters.service.openapi import describe_api
@@ -38,18 +39,20 @@ ADMIN_PATHS = frozenset({"/v1/approve", "/v1/grant", "/v1/revoke", "/v1/reload",
 MAX_BODY = 8 * 1024 * 1024
 """Bytes of a request; the policy's `bounds` of arguments are far below it."""
 
-_MAX_DISCARDED = 4 * MAX_BODY
-"""Bytes of a larger request that are read all the same: its sender reads no answer before."""
-
-BODY_TIMEOUT = 10.0
-"""Seconds in which the next piece of a body that has begun must arrive."""
-
 _SWAP_POLL = 0.005
 
 R = TypeVar("R")
 
-_JSON = (b"content-type", b"application/json")
-_PROBLEM = (b"content-type", b"application/problem+json")
+_JSON = b"application/json"
+_PROBLEM = b"application/problem+json"
+
+
+class Answer(NamedTuple):
+    """What a client gets."""
+
+    status: int
+    content_type: bytes
+    body: bytes
 
 
 class ServiceApp:
@@ -83,6 +86,7 @@ class ServiceApp:
         self._in_force = asyncio.Event()
         self._in_force.set()
         self._operations = {operation.path: operation for operation in OPERATIONS}
+        self._paths = {path.encode(): path for path in self._operations}
         self._decoders = {
             operation.path: msgspec.json.Decoder(operation.request) for operation in OPERATIONS
         }
@@ -108,32 +112,59 @@ class ServiceApp:
             await self._pages(scope, receive, send)
             return
         self._on_request()
-        if not self._is_authorized(scope):
-            detail = "send the token of the service's token file as `Authorization: Bearer …`"
-            await self._send_problem(send, 401, "token missing or wrong", detail)
+        path, headers = scope["path"], scope["headers"]
+        if not self._is_authorized(path, headers):
+            await self._send(send, self._unauthorized())
             return
-        operation = self._operations.get(scope["path"])
+        operation = self._operations.get(path)
         if operation is None or scope["method"] != "POST":
             await self._pages(scope, receive, send)
             return
         began = time.perf_counter()
         try:
-            body = await _read_body(receive)
-            if not self._in_force.is_set():
-                await self._in_force.wait()
-            request = self._decoders[operation.path].decode(body)
-            answer = await self._run(operation, request)
+            body = await read_body(receive, MAX_BODY)
+            await self._in_force.wait()
+            request = self._decoders[path].decode(body)
+            if self._runs_at_once(request):
+                result = operation.run(self.sessions, request)
+            else:
+                result = await self._run_in_thread(operation.run, request)
         except Exception as error:  # noqa: BLE001 - each becomes an answer
-            await self._send_error(send, operation, error)
+            await self._send(send, self._describe_error(operation, error))
         else:
-            await self._send(send, 200, _JSON, self._encoder.encode(answer))
-            self.metrics.note_request(operation.path, time.perf_counter() - began)
+            await self._send(send, self._encode_result(operation, result, began))
 
-    async def _run(self, operation: Operation, request: Any) -> msgspec.Struct:
-        """Run an operation: at once in an open session, else in a thread, where it is opened."""
-        if isinstance(request, SessionRequest) and self.sessions.get_open(request) is not None:
-            return operation.run(self.sessions, request)
-        return await self._run_in_thread(operation.run, request)
+    def takes(self, url: bytes) -> bool:
+        """Whether `answer_at_once` may have an answer to requests of this address."""
+        return url in self._paths
+
+    def answer_at_once(
+        self, url: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes
+    ) -> Answer | None:
+        """Return the answer to a request that need not wait: its session is open.
+
+        None if it must wait, or its body is too large; then nothing has happened.
+        """
+        path = self._paths[url]
+        if len(body) > MAX_BODY or not self._in_force.is_set():
+            return None
+        began = time.perf_counter()
+        operation = self._operations[path]
+        if not self._is_authorized(path, headers):
+            return None
+        try:
+            request = self._decoders[path].decode(body)
+            if not self._runs_at_once(request):
+                return None
+            self._on_request()
+            result = operation.run(self.sessions, request)
+        except Exception as error:  # noqa: BLE001 - each becomes an answer
+            return self._describe_error(operation, error)
+        return self._encode_result(operation, result, began)
+
+    def _runs_at_once(self, request: Any) -> bool:
+        """Whether a request is for an open session; to open one may take a while."""
+        return isinstance(request, SessionRequest) and self.sessions.get_open(request) is not None
 
     async def _run_in_thread(self, run: Callable[..., R], *arguments: object) -> R:
         """Call a function with the sessions in a thread; the policy is not swapped meanwhile."""
@@ -164,38 +195,43 @@ class ServiceApp:
         finally:
             self._in_force.set()
 
-    def _is_authorized(self, scope: Scope) -> bool:
+    def _is_authorized(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bool:
         if not (self._authorization or self._admin):
             return True
-        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        given = next((value for name, value in headers if name == b"authorization"), b"")
         if self._admin and hmac.compare_digest(given, self._admin):
             return True
-        if self._admin and scope["path"] in ADMIN_PATHS:
+        if self._admin and path in ADMIN_PATHS:
             return False
         return not self._authorization or hmac.compare_digest(given, self._authorization)
 
-    async def _send_error(self, send: Send, operation: Operation, error: Exception) -> None:
+    def _encode_result(self, operation: Operation, result: msgspec.Struct, began: float) -> Answer:
+        body = self._encoder.encode(result)
+        self.metrics.note_request(operation.path, time.perf_counter() - began)
+        return Answer(200, _JSON, body)
+
+    def _describe_error(self, operation: Operation, error: Exception) -> Answer:
         self.metrics.note_error(operation.path)
-        if isinstance(error, _BodyError):
-            await self._send_problem(send, error.status, error.title, error.detail)
-            return
-        problem = describe_problem(error)
+        if isinstance(error, BodyError):
+            problem = Problem(title=error.title, status=error.status, detail=error.detail)
+        else:
+            problem = describe_problem(error)
         if problem.status == 500:
             log_failure(f"a request to {operation.path} failed")
-        await self._send(send, problem.status, _PROBLEM, self._encoder.encode(problem))
+        return Answer(problem.status, _PROBLEM, self._encoder.encode(problem))
 
-    async def _send_problem(self, send: Send, status: int, title: str, detail: str) -> None:
-        body = self._encoder.encode(Problem(title=title, status=status, detail=detail))
-        await self._send(send, status, _PROBLEM, body)
+    def _unauthorized(self) -> Answer:
+        detail = "send the token of the service's token file as `Authorization: Bearer …`"
+        problem = Problem(title="token missing or wrong", status=401, detail=detail)
+        return Answer(problem.status, _PROBLEM, self._encoder.encode(problem))
 
-    async def _send(
-        self, send: Send, status: int, content_type: tuple[bytes, bytes], body: bytes
-    ) -> None:
-        length = b"content-length", str(len(body)).encode()
-        await send(
-            {"type": "http.response.start", "status": status, "headers": [content_type, length]}
-        )
-        await send({"type": "http.response.body", "body": body})
+    async def _send(self, send: Send, answer: Answer) -> None:
+        headers = [
+            (b"content-type", answer.content_type),
+            (b"content-length", str(len(answer.body)).encode()),
+        ]
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer.body})
 
     async def _health(self, _: HttpRequest) -> Response:
         import policyguard
@@ -218,8 +254,8 @@ class ServiceApp:
             detail = f"no hooks of `{host}`; there are those of {', '.join(HOSTS)}"
             return _json(Problem(title="unknown host", status=404, detail=detail), 404)
         try:
-            body = await _read_body(request.receive)
-        except _BodyError as error:
+            body = await read_body(request.receive, MAX_BODY)
+        except BodyError as error:
             return Response(error.detail, error.status)
         answer = await self._run_in_thread(answer_hook, host, body)
         if answer.exit_code:
@@ -228,8 +264,10 @@ class ServiceApp:
 
     async def _reload_policy(self, request: HttpRequest) -> Response:
         try:
-            asked = msgspec.json.decode(await _read_body(request.receive), type=ReloadRequest)
-        except (_BodyError, ValueError) as error:
+            asked = msgspec.json.decode(
+                await read_body(request.receive, MAX_BODY), type=ReloadRequest
+            )
+        except (BodyError, ValueError) as error:
             return _json(Problem(title="invalid request", status=400, detail=str(error)), 400)
         problem = "this service cannot reload" if self.reload is None else ""
         if self.reload is not None:
@@ -257,48 +295,6 @@ class ServiceApp:
 
     async def _show_api(self, _: HttpRequest) -> Response:
         return _json(describe_api())
-
-
-class _BodyError(Exception):
-    """A request whose body cannot be read; not the sender's JSON, but its size or its pace."""
-
-    def __init__(self, status: int, title: str, detail: str) -> None:
-        self.status, self.title, self.detail = status, title, detail
-        super().__init__(detail)
-
-
-_GONE = _BodyError(400, "request incomplete", "the client has gone")
-
-
-async def _read_body(receive: Callable[[], Awaitable[Message]]) -> bytes:
-    """Return a request's body. Raises `_BodyError`."""
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    size = len(body)
-    if message["type"] == "http.disconnect":
-        raise _GONE
-    if message.get("more_body"):
-        chunks = [body]
-        while message.get("more_body") and size <= _MAX_DISCARDED:
-            message = await _receive(receive)
-            size += len(message.get("body", b""))
-            if size <= MAX_BODY:
-                chunks.append(message.get("body", b""))
-        body = b"".join(chunks)
-    if size > MAX_BODY:
-        raise _BodyError(413, "request too large", f"send at most {MAX_BODY} bytes")
-    return body
-
-
-async def _receive(receive: Callable[[], Awaitable[Message]]) -> Message:
-    try:
-        async with asyncio.timeout(BODY_TIMEOUT):
-            message = await receive()
-    except TimeoutError:
-        raise _BodyError(408, "request too slow", f"send it within {BODY_TIMEOUT:.0f} s") from None
-    if message["type"] == "http.disconnect":
-        raise _GONE
-    return message
 
 
 async def _answer_unknown_path(request: HttpRequest, error: Exception) -> Response:

@@ -49,6 +49,7 @@ def check(sessions: ServedSessions, request: CheckRequest) -> CheckAnswer:
         "batch": request.batch,
         "tags": request.tags or None,
         "hints": request.hints or None,
+        "definition": request.definition,
         "estimate": request.estimate or None,
     }
     call = request.call
@@ -67,6 +68,7 @@ def preview(sessions: ServedSessions, request: CheckRequest) -> CheckAnswer:
         batch=request.batch,
         tags=request.tags or None,
         hints=request.hints or None,
+        definition=request.definition,
         estimate=request.estimate or None,
     )
     return _answer_check(decision, "")

@@ -30,6 +30,7 @@ class CheckRequest(SessionRequest, kw_only=True):
     batch: str | None = None
     tags: dict[str, Any] = msgspec.field(default_factory=dict)
     hints: dict[str, bool] = msgspec.field(default_factory=dict)
+    definition: dict[str, Any] | None = None
     estimate: dict[str, float] = msgspec.field(default_factory=dict)
     retry: bool = False
 

@@ -7,18 +7,16 @@ import os
 import secrets
 import socket
 import stat
-import struct
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 import policyguard
 from policyguard.adapters.service.app import ServiceApp
+from policyguard.adapters.service.connection import OwnConnection, ServiceConnection
 from policyguard.adapters.service.reload import PolicyReload
 from policyguard.guard.guard import Guard
 from policyguard.model.errors import PolicyguardError
@@ -34,31 +32,6 @@ _TOKEN_BYTES = 32
 
 class ServiceError(PolicyguardError):
     """The service cannot be started: `str()` of it says what to do."""
-
-
-class _OwnProtocol(HttpToolsProtocol):
-    """HTTP over a Unix socket, for processes of the same user (and root) only.
-
-    The socket's mode says the same, but not on every system, and not if its folder is opened up.
-    """
-
-    def connection_made(self, transport: Any) -> None:
-        if not _is_own_peer(transport.get_extra_info("socket")):
-            transport.abort()
-            return
-        super().connection_made(transport)
-
-
-def _is_own_peer(connection: socket.socket) -> bool:
-    """Whether the process at the other end runs as this user or as root."""
-    if hasattr(socket, "SO_PEERCRED"):  # Linux
-        size = struct.calcsize("3i")
-        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-        return struct.unpack("3i", peer)[1] in (os.geteuid(), 0)
-    if sys.platform == "darwin":  # LOCAL_PEERCRED; a `struct xucred`: version, uid, groups
-        peer = connection.getsockopt(0, 1, 76)
-        return struct.unpack_from("2i", peer)[1] in (os.geteuid(), 0)
-    return True
 
 
 class Service:
@@ -105,7 +78,7 @@ class Service:
         """Serve on a Unix socket (0600). Raises `ServiceError` if another service does so."""
         listener, lock = _bind(path)
         try:
-            self._run({"fd": listener.fileno(), "http": _OwnProtocol})
+            self._run({"fd": listener.fileno(), "http": OwnConnection})
         finally:
             path.unlink(missing_ok=True)
             listener.close()
@@ -115,11 +88,13 @@ class Service:
         """Serve on a port of the loopback interface."""
         if host not in LOOPBACK:
             raise ServiceError(f"`{host}` is not a loopback address: use one of {LOOPBACK}")
-        self._run({"host": host, "port": port, "http": "httptools"})
+        self._run({"host": host, "port": port, "http": ServiceConnection})
 
     def _run(self, where: dict[str, Any]) -> None:
         config = uvicorn.Config(
             self.app,
+            interface="asgi3",
+            proxy_headers=False,
             log_level="warning",
             access_log=False,
             lifespan="off",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, get_args
 
 from policyguard.model.effect import Effect
 from policyguard.model.entry import Example, SelectiveEntry
 from policyguard.model.limits import Budget, LimitLevel, PollingLimit, iter_limits, limit_id
 from policyguard.model.marks import Mark, MarkEvent
+from policyguard.model.pins import PinKind
 from policyguard.model.policy import Case, Learn, Policy, Rule
 
 Path = tuple[str | int, ...]
@@ -112,6 +113,11 @@ def list_entry_ids(policy: Policy) -> Iterator[tuple[str, Path]]:
         yield f"budgets/{budget.id}", ("budgets", budget.id)
     for exception in policy.exceptions:
         yield f"exceptions/{exception.id}", ("exceptions", exception.id)
+    if policy.pins is not None:
+        for kind in get_args(PinKind):
+            searched = kind != "found" or policy.pins.finds
+            if searched and getattr(policy.pins, kind) is not Effect.ALLOW:
+                yield f"pins/{kind}", ("pins", kind)
     for index in range(len(policy.radius)):
         yield radius_id(policy, index), ("radius", index)
     for index, signature in enumerate(policy.signatures):

@@ -17,6 +17,7 @@ from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.compiler.build.grant_patterns import GrantPatterns
 from policyguard.compiler.build.json_results import JsonResultParser
 from policyguard.compiler.build.messages import collect_message_fields
+from policyguard.compiler.build.named_patterns import NamedPatterns
 from policyguard.compiler.build.outcome_matchers import (
     EnvelopeMatcher,
     ErrorNormalizer,
@@ -31,6 +32,7 @@ from policyguard.engines.likeness import CallLikeness, ResultLikeness
 from policyguard.evaluator.activation import ActivationContext
 from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.outcome_classifier import OutcomeClassifier
+from policyguard.evaluator.pins import PinJudge
 from policyguard.evaluator.plan import Plan
 from policyguard.model.limits import limits_of
 from policyguard.model.policy import Policy
@@ -90,6 +92,13 @@ def build_evaluator(
         check_tags=build_tag_checker(policy),
         patterns=GrantPatterns(policy.classify, expressions.shell),
         result_rules=planner.result_rules(),
+        result_meta=policy.outcomes.meta,
+        pins=_pin_book(policy),
+        disables_tools=any(
+            getattr(getattr(level, kind), "refuse", "") == "tool"
+            for level in policy.limits.values()
+            for kind in level.__struct_fields__
+        ),
         reads_data=reads_field(reads, "outcome.data"),
         reads_counts=any(".count" in source for source in expressions.sources()),
         reads_changed=reads_field(reads, "outcome.changed"),
@@ -107,6 +116,15 @@ def build_fingerprinter(policy: Policy) -> Fingerprinter:
         depth=policy.bounds.argument_depth,
         size=policy.bounds.argument_bytes,
     )
+
+
+def _pin_book(policy: Policy) -> PinJudge | None:
+    if policy.pins is None:
+        return None
+    from policyguard.pins.book import PinBook  # most policies pin nothing
+
+    patterns = NamedPatterns(policy)
+    return PinBook(policy.pins, patterns.finder(policy.pins.finds))
 
 
 def _find_likeness(

@@ -65,6 +65,11 @@ class NamedPatterns:
             if any(matches(name) for matches in tests)
         ]
 
+    def finder(self, globs: Iterable[str]) -> Callable[[str], list[str]]:
+        """Return a function that names the patterns which occur in a text, of those selected."""
+        found = [(name, PatternSet([source])) for name, source in self.find(globs)]
+        return lambda text: [name for name, pattern in found if pattern.occurs_in(text)]
+
     def _select(self, globs: tuple[str, ...]) -> PatternSet:
         return PatternSet([source for _, source in self.find(globs)])
 

@@ -29,7 +29,7 @@ def check_content_selectors(policy: Policy, merged: MergedPolicy) -> Iterator[Di
         inner = (*path, key, "outside") if selector.outside else (*path, key)
         for index, item in enumerate(selector.items):
             if key == "finds":
-                yield from _check_name(item, (*inner, index), policy, merged)
+                yield from check_pattern_name(item, (*inner, index), policy, merged)
                 continue
             try:
                 _CHECKS[key](item)
@@ -51,9 +51,10 @@ def _iter_selectors(policy: Policy) -> Iterator[tuple[Path, str, Selector]]:
             yield ("classify", "classes", index), "commands", Selector(items=one.commands)
 
 
-def _check_name(
+def check_pattern_name(
     name: str, path: Path, policy: Policy, merged: MergedPolicy
 ) -> Iterator[Diagnostic]:
+    """Report a name or glob that none of the policy's patterns has."""
     known = set(policy.patterns) | merged.broken_names("patterns")
     if merged.is_complete and not any(map(compile_glob(name), known)):
         message = f"no pattern named {quote_text(name)}"

@@ -22,7 +22,6 @@ from policyguard.engines.yaml_tree import (
 )
 from policyguard.model.diagnostic import Diagnostic, did_you_mean, quote_text
 from policyguard.model.policy import Policy
-from policyguard.model.tool_name import parse_tool_name
 
 _SECTIONS = ("rules", "budgets", "result_rules")
 
@@ -73,7 +72,7 @@ def _child_values(node: Node | None) -> list[Node]:
 
 
 def _check_name(node: ScalarNode, tools: ToolCatalog) -> Iterator[Diagnostic]:
-    if tools.matching_tools(node.text):
+    if tools.may_exist(node.text):
         return
     if "*" in node.text or "?" in node.text:
         message = f"{quote_text(node.text)} matches none of the tools in `schemas`"
@@ -81,15 +80,15 @@ def _check_name(node: ScalarNode, tools: ToolCatalog) -> Iterator[Diagnostic]:
             "reference/unmatched-tools", message, node.span, severity="warning"
         )
     else:
-        yield _unknown_name("tool", node.text, tools.name_type.members, node)
+        yield _unknown_name("tool", node.text, tools.known_names(node.text), node, tools.title)
 
 
 def _check_example(path: Path, merged: MergedPolicy, tools: ToolCatalog) -> Iterator[Diagnostic]:
     called = merged.node((*path, "call") if merged.has((*path, "call")) else path)
     assert isinstance(called, MappingNode)  # noqa: S101 - the schema says so
     ((named, arguments),) = called.entries
-    if parse_tool_name(named.text).tool not in tools.name_type.members:
-        yield _unknown_name("tool", named.text, tools.name_type.members, named)
+    if not tools.may_exist(named.text):
+        yield _unknown_name("tool", named.text, tools.known_names(named.text), named, tools.title)
         return
     accepted = tools.arguments_of([named.text])
     if isinstance(accepted, RecordType) and isinstance(arguments, MappingNode):
@@ -123,7 +122,7 @@ def _check_messages(path: Path, merged: MergedPolicy, tools: ToolCatalog) -> Ite
 
 
 def _unknown_name(
-    kind: str, name: str, known: Iterable[str], node: ScalarNode, owner: str = "`schemas`"
+    kind: str, name: str, known: Iterable[str], node: ScalarNode, owner: str
 ) -> Diagnostic:
     message = f"{owner} has no {kind} {quote_text(name)}"
     hint = did_you_mean(name, known)

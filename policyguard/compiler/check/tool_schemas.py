@@ -1,13 +1,17 @@
-"""Read the tools and argument types that a policy's `schemas` describe.
+"""Read the tools and argument types that a policy's `schemas`, or its lock, describe.
 
-The file is an MCP server's `tools/list` response (with or without its JSON-RPC envelope), the list
-of functions sent to a model (both OpenAI forms, Anthropic), or a list of these. It applies to the
-file that names it and to those that extend it, not to inherited files, whose authors did not know
-these tools.
+The file of `schemas` is an MCP server's `tools/list` response (with or without its JSON-RPC
+envelope), the list of functions sent to a model (both OpenAI forms, Anthropic), a list of these, or
+a lock. It applies to the file that names it and to those that extend it, not to inherited files,
+whose authors did not know these tools.
+
+A lock that only `pins` names has the tools of some servers. An agent has others, too, so that names
+are checked only with a server that it pins.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +21,7 @@ import msgspec
 from policyguard.cel import Declarations
 from policyguard.cel.types.types import EnumType, RecordType, Type, enum_of, record
 from policyguard.compiler.build.selectors import compile_glob
+from policyguard.compiler.check.pinned_tools import PinnedTools
 from policyguard.compiler.check.tool_types import ANY_ARGUMENTS, argument_type, union_arguments
 from policyguard.compiler.inputs import InputFile
 from policyguard.compiler.load.layer_validation import first_line_span
@@ -32,7 +37,7 @@ from policyguard.engines.yaml_tree import (
     get_child,
 )
 from policyguard.model.diagnostic import Diagnostic
-from policyguard.model.tool_name import parse_tool_name, short_tool_glob
+from policyguard.model.tool_name import join_tool_name, parse_tool_name, short_tool_glob
 
 PSEUDO_TOOLS = frozenset({"@spawn", "@finish"})
 """Names for agent actions that are not tool calls."""
@@ -45,12 +50,35 @@ _ACCEPTED_FORMS = "neither an MCP `tools/list` response nor a list of functions 
 class ToolCatalog:
     """The argument types of known tools, the policy files they apply to, and their source.
 
-    Tools have their own names here, without a server.
+    Tools have their own names here, without a server. `servers` are the tools of each, if others
+    exist that are not known.
     """
 
     argument_types: dict[str, Type]
     policy_files: frozenset[str]
     source_file: InputFile
+    servers: dict[str, frozenset[str]] | None = None
+
+    @property
+    def title(self) -> str:
+        """Where the tools are listed, in messages."""
+        return "`schemas`" if self.servers is None else f"`{self.source_file.display_name}`"
+
+    def may_exist(self, item: str) -> bool:
+        """Whether a selector item may match a tool."""
+        if self.servers is None:
+            return bool(self.matching_tools(item))
+        if "*" in item or "?" in item:
+            return True
+        tool, server, _ = parse_tool_name(item)
+        return server not in self.servers or tool in self.servers[server]
+
+    def known_names(self, item: str) -> frozenset[str]:
+        """Return the names of tools that may have been meant."""
+        if self.servers is None:
+            return self.name_type.members
+        server = parse_tool_name(item).server
+        return frozenset(join_tool_name(tool, server) for tool in self.servers.get(server, ()))
 
     @cached_property
     def name_type(self) -> EnumType:
@@ -63,6 +91,11 @@ class ToolCatalog:
 
     def arguments_of(self, items: Iterable[str]) -> Type:
         """Return the type of `call.args` for the tools that selector items match."""
+        items = [*items]
+        if self.servers is not None and not all(
+            parse_tool_name(item).tool in self.argument_types for item in items
+        ):
+            return ANY_ARGUMENTS
         found = [
             self.argument_types.get(name, ANY_ARGUMENTS)
             for item in items
@@ -81,7 +114,11 @@ class ToolCatalog:
         call = declarations.variables.get("call")
         if not isinstance(call, RecordType) or merged.origin(path) not in self.policy_files:
             return declarations
-        fields = {**call.fields, "tool": self.name_type, "args": self.arguments_at(path, merged)}
+        fields = {**call.fields, "args": self.arguments_at(path, merged)}
+        if self.servers is not None:
+            typed = record(fields, call.optional, call.name)
+            return Declarations({**declarations.variables, "call": typed}, declarations.functions)
+        fields["tool"] = self.name_type
         functions = [
             msgspec.structs.replace(one, parameters=(self.name_type,))
             if one.name == "count"
@@ -116,6 +153,20 @@ def read_tools(merged: MergedPolicy) -> tuple[ToolCatalog | None, list[Diagnosti
     return (None if errors else ToolCatalog(types, files, file)), errors
 
 
+def read_pinned_schemas(pinned: PinnedTools, merged: MergedPolicy) -> ToolCatalog:
+    """Return the tools that a lock pins; a schema that cannot be read leaves arguments open."""
+    types: dict[str, Type] = {}
+    for server in pinned.lock.servers.values():
+        for name, tool in server.tools.items():
+            schema = parse(json.dumps(tool.definition.get("inputSchema", True)), "").root
+            accepted = ANY_ARGUMENTS if schema is None else argument_type(schema)[0]
+            types[name] = union_arguments([types[name], accepted]) if name in types else accepted
+    order = list(merged.sources)
+    files = frozenset(order[order.index(merged.tree.key_node("pins").source.file) :])
+    servers = {name: frozenset(server.tools) for name, server in pinned.lock.servers.items()}
+    return ToolCatalog(types, files, pinned.file, servers)
+
+
 def _tool_definitions(
     node: Node, errors: list[Diagnostic], *, inside: bool = False
 ) -> Iterator[MappingNode]:
@@ -124,6 +175,10 @@ def _tool_definitions(
         result = node.get("result")
         response = result if isinstance(result, MappingNode) else node
         listed = response.get("tools")
+        servers = node.get("servers")
+        if isinstance(servers, MappingNode) and "policyguard" in node:
+            yield from _locked_tools(servers)
+            return
         more = response.get("nextCursor")
         if isinstance(more, ScalarNode) and more.value is not None:
             key = response.key_node("nextCursor").span
@@ -143,6 +198,17 @@ def _tool_definitions(
     errors.append(
         node.source.diagnostic("tools/form", f"this is {_ACCEPTED_FORMS}", first_line_span(node))
     )
+
+
+def _locked_tools(servers: MappingNode) -> Iterator[MappingNode]:
+    """Yield the tools of a lock, each with its name."""
+    for _, server in servers.entries:
+        tools = server.get("tools") if isinstance(server, MappingNode) else None
+        for key, tool in tools.entries if isinstance(tools, MappingNode) else ():
+            definition = tool.get("definition") if isinstance(tool, MappingNode) else None
+            if isinstance(definition, MappingNode):
+                name = ScalarNode(key.source, key.start, key.end, '"', "name", "name")
+                yield definition.with_entries([*definition.entries, (name, key)])
 
 
 def _listed_tools(listed: SequenceNode, errors: list[Diagnostic]) -> Iterator[MappingNode]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from policyguard.compiler import inputs
-from policyguard.engines.source import SourceText, read_source
+from policyguard.engines.source import MAX_FILE_BYTES, SourceText, read_source
 from policyguard.engines.yaml_source import parse
 from policyguard.engines.yaml_tree import MappingNode, Node, ParsedDocument, ScalarNode
 from policyguard.engines.yaml_tree import SequenceNode as NodeList
@@ -72,11 +72,13 @@ def load_tree(root: Node) -> LoadedLayers:
     return loader.result()
 
 
-def read_sibling_file(name: ScalarNode) -> tuple[inputs.InputFile, bytes] | Diagnostic:
+def read_sibling_file(
+    name: ScalarNode, max_bytes: int = MAX_FILE_BYTES
+) -> tuple[inputs.InputFile, bytes] | Diagnostic:
     """Read a file that a policy names, or return a diagnostic.
 
     The name is relative to the policy's folder and must resolve inside it, links followed. At most
-    `MAX_FILE_BYTES + 1` bytes are read.
+    `max_bytes + 1` bytes are read.
     """
     reference = _Reference(name.text, name.source, name.span)
     if name.source.file.startswith(inputs.PACK_PREFIX):
@@ -89,7 +91,7 @@ def read_sibling_file(name: ScalarNode) -> tuple[inputs.InputFile, bytes] | Diag
     if os.path.commonpath([inside, found.key]) != inside:
         message = f"{quote_text(name.text)} is outside the policy's folder"
         return reference.diagnostic("load/outside-folder", message, "put it beside the policy")
-    data = _read_file(found)
+    data = _read_file(found, max_bytes)
     if isinstance(data, _Failure):
         return reference.diagnostic(*data)
     return inputs.InputFile.from_data(found.display_name, found.key, data), data
@@ -256,7 +258,7 @@ def _list_packs(folder: Traversable) -> list[str]:
     return sorted(pack.name for pack in folder.iterdir()) if folder.is_dir() else []
 
 
-def _read_file(file: _FileRef) -> bytes | _Failure:
+def _read_file(file: _FileRef, max_bytes: int = MAX_FILE_BYTES) -> bytes | _Failure:
     try:
         path = file.path
         if path.is_dir():
@@ -269,7 +271,7 @@ def _read_file(file: _FileRef) -> bytes | _Failure:
             return _Failure(
                 "load/not-found", f"no file {quote_text(file.display_name)}", _suggest_file(file)
             )
-        return read_source(path)
+        return read_source(path, max_bytes)
     except OSError as error:
         reason = error.strerror or "cannot be read"
         return _Failure("load/unreadable", f"{quote_text(file.display_name)}: {reason.lower()}")

@@ -162,11 +162,15 @@ def merge_layers(loaded: LoadedLayers) -> tuple[MergedPolicy, list[Diagnostic]]:
     return merged, diagnostics
 
 
-def compute_digest(layers: list[Layer], environ: Environ[str, str]) -> str:
-    """Return the hex SHA-256 of the layers' text and the environment variables read."""
+def compute_digest(layers: list[Layer], environ: Environ[str, str], lock: str = "") -> str:
+    """Return the hex SHA-256 of the layers' text and the environment variables read.
+
+    `lock` is that of the pinned tools, which decisions depend on, too.
+    """
     sha = hashlib.sha256()
     texts = [layer.source.text for layer in layers]
-    for text in (*texts, *(f"{name}={value}" for name, value in sorted(environ.items()))):
+    texts += (f"{name}={value}" for name, value in sorted(environ.items()))
+    for text in [*texts, lock] if lock else texts:
         data = text.encode()
         sha.update(len(data).to_bytes(8, "big"))
         sha.update(data)

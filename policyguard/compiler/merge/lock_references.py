@@ -41,6 +41,8 @@ _OF_LIMITS: tuple[KeyPath, ...] = (
     ("outcomes",),
 )
 """When two calls are the same, what changes something and what has failed."""
+_OF_PINS = ("lock", "new", "changed", "removed", "found", "finds", "mode")
+"""What a layer that pins relies on, also where it leaves it at its default."""
 _BOUNDS = ("window_entries", "budget_keys", "in_flight", "given_up", "unreported")
 """Bounds beyond which limits and budgets forget calls."""
 
@@ -87,7 +89,11 @@ def _direct_references(path: KeyPath, node: Node) -> Iterator[tuple[KeyPath, boo
         yield ("outcomes",), True
     if path[0] in ("limits", "budgets"):
         yield from ((("bounds", name), True) for name in _BOUNDS)
-    if any(get_child(part, "finds") is not None for part in list_selectors(node)):
+    if path[0] == "pins":
+        yield from ((("pins", name), True) for name in _OF_PINS)
+    if path == ("pins", "finds") or any(
+        get_child(part, "finds") is not None for part in list_selectors(node)
+    ):
         yield ("patterns",), False
     signature = get_child(node, "signature")
     if isinstance(signature, ScalarNode):

@@ -27,6 +27,8 @@ KeyPath = tuple[str, ...]
 
 _IDENTITY = frozenset({"policyguard", "name", "description", "owner", "extends", "disable"})
 """Keys that say what a layer is; each layer has its own."""
+_WITH_DEFAULTS = ("pins",)
+"""A section that refuses calls even if it is empty."""
 
 
 class Lock(NamedTuple):
@@ -141,7 +143,8 @@ def replaced_values(layer: MappingNode) -> Iterator[tuple[KeyPath, ScalarNode, N
 def _values_at(
     path: KeyPath, key: ScalarNode, value: Node
 ) -> Iterator[tuple[KeyPath, ScalarNode, Node]]:
-    if isinstance(value, MappingNode) and is_merged_by_key(path):
+    is_map = isinstance(value, MappingNode) and is_merged_by_key(path)
+    if isinstance(value, MappingNode) and is_map and (value.entries or path != _WITH_DEFAULTS):
         for inner, child in value.entries:
             yield from _values_at((*path, inner.text), inner, child)
     elif isinstance(value, SequenceNode) and path in FIRST_MATCH_LISTS:

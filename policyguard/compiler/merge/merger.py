@@ -47,6 +47,7 @@ _MERGED_BY_KEY: frozenset[tuple[str, ...]] = frozenset(
         "rules",
         "result_rules",
         "exceptions",
+        "pins",
         "journal",
         "bounds",
     )

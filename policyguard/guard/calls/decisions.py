@@ -183,6 +183,7 @@ def _attempt_fields(attempt: Attempt, decision: Decision) -> dict[str, Any]:
         "tags": dict(attempt.tags) if attempt.tags else {},
         "hints": dict(attempt.hints) if attempt.hints else {},
         "estimate": dict(attempt.estimate) if attempt.estimate else {},
+        "pins": dict(attempt.pins) if attempt.pins else {},
         "class_": attempt.class_,
         "classes": classes if len(classes) > 1 else (),
         "fingerprint": attempt.fingerprint,

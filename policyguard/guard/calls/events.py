@@ -169,6 +169,7 @@ class FastCallEmitter(CallEventEmitter):
             or attempt.tags
             or attempt.hints
             or attempt.estimate
+            or attempt.pins
             or attempt.targets
             or attempt.loose_fingerprint
             or attempt.probes

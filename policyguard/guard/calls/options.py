@@ -29,6 +29,7 @@ class CheckOptions(CallContext, total=False):
     """What `Session.check` takes beside tool and arguments."""
 
     at: int | datetime | None
+    definition: Mapping[str, Any] | None
 
 
 class RunOptions(CallOptions, total=False):

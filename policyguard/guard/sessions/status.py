@@ -27,8 +27,11 @@ class SessionStatus(SessionLifetime):
         """
         if self.guard._mode.observe:
             return {}
+        offered = self._state.offered
         with self.guard._lock:
-            return find_disabled_tools(self.guard._evaluator, self._state)
+            return find_disabled_tools(
+                self.guard._evaluator, self._state, () if offered is None else offered.names
+            )
 
     @property
     def halted_by(self) -> str:

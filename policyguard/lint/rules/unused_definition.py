@@ -46,6 +46,7 @@ def check(context: LintContext) -> Iterator[Finding]:
     selectors = [entry.finds for entry in entries if entry.finds is not None]
     used = {item for selector in selectors for item in selector.items}
     used |= {*policy.journal.redact, *string_constants(context)}
+    used |= {*(policy.pins.finds if policy.pins is not None else ())}
     for name in policy.patterns:
         if not matches_any(name, used):
             yield _report(context, "patterns", name)

@@ -1,0 +1,1 @@
+"""Clients' entries of MCP servers, rewritten to go through the proxy, and put back."""

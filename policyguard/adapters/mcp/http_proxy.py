@@ -1,0 +1,136 @@
+"""The proxy over streamable HTTP: a reverse proxy for several servers, each at `/NAME`.
+
+Headers, session ids, event ids and both eras of the protocol pass as they are; the servers' own
+sessions are the clients'.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping
+
+import httpx2
+
+from policyguard.adapters.mcp.clients import Client
+from policyguard.adapters.mcp.exchange import Exchange
+from policyguard.adapters.mcp.guarded_server import GuardedServer
+from policyguard.adapters.mcp.http_reply import Headers, Reply, Send
+from policyguard.adapters.mcp.http_request import RUN_HEADER, SESSION_HEADER, ProxiedRequest, Scope
+from policyguard.adapters.mcp.runs import Runs
+from policyguard.adapters.request_body import BodyError, Receive
+
+_PROTOCOL_HEADER = b"mcp-protocol-version"
+_METHODS = ("POST", "GET", "DELETE")
+_MAX_SESSIONS = 4096
+"""Sessions of clients that are remembered; the least recently used are forgotten first."""
+
+_CONNECT_SECONDS = 10.0
+
+
+class HttpProxy:
+    """The ASGI application. `upstreams` are the servers with their addresses, by name."""
+
+    def __init__(
+        self, upstreams: Mapping[str, tuple[GuardedServer, str]], runs: Runs, hosts: frozenset[str]
+    ) -> None:
+        self._upstreams = upstreams
+        self._runs = runs
+        self._hosts = hosts
+        self._exchanges: OrderedDict[tuple[str, bytes], Exchange] = OrderedDict()
+        self._client = httpx2.AsyncClient(
+            timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
+            trust_env=False,
+        )
+
+    async def close(self) -> None:
+        """Close the connections to servers, and what their sessions have open."""
+        for exchange in self._exchanges.values():
+            exchange.close("the proxy has ended")
+        self._exchanges.clear()
+        await self._client.aclose()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            return
+        reply = Reply(send)
+        headers = dict(scope["headers"])
+        if not self._is_local(headers):
+            await reply.refuse(403, "requests must name this address in `Host` and `Origin`")
+            return
+        if scope["method"] not in _METHODS:
+            await reply.refuse(405, f"the methods are {', '.join(_METHODS)}")
+            return
+        name = str(scope["path"]).strip("/").partition("/")[0]
+        found = self._upstreams.get(name)
+        if found is None:
+            known = ", ".join(f"/{known}" for known in self._upstreams)
+            await reply.refuse(404, f"no server is here; there are {known}")
+            return
+        request = ProxiedRequest(self, found, scope, headers, reply)
+        try:
+            await request.serve(receive)
+        except BodyError as error:
+            await reply.refuse(error.status, error.detail)
+
+    def _is_local(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether a request was meant for this address: web pages elsewhere can send others."""
+        host = headers.get(b"host", b"").decode("latin-1")
+        if _without_port(host) not in self._hosts:
+            return False
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        return not origin or _without_port(origin.partition("://")[2]) in self._hosts
+
+    def find_exchange(
+        self, server: GuardedServer, headers: Mapping[bytes, bytes], peer: str
+    ) -> Exchange:
+        """Return the exchange of a request: its session's, or one of its own."""
+        session = headers.get(SESSION_HEADER, b"")
+        exchange = self._exchanges.get((server.name, session)) if session else None
+        if exchange is not None:
+            self._exchanges.move_to_end((server.name, session))
+            return exchange
+        exchange = Exchange(
+            server,
+            self._runs,
+            client=Client(protocol=headers.get(_PROTOCOL_HEADER, b"").decode("latin-1")),
+            peer=peer,
+            run=headers.get(RUN_HEADER, b"").decode("latin-1"),
+            notifies=bool(session),
+        )
+        if session:
+            self.keep_exchange(exchange, session)
+        return exchange
+
+    def keep_exchange(self, exchange: Exchange, session: bytes) -> None:
+        """Keep an exchange for the later requests of its session."""
+        self._exchanges[exchange.server.name, session] = exchange
+        if len(self._exchanges) > _MAX_SESSIONS:
+            self._exchanges.popitem(last=False)[1].close("the session was not used for long")
+
+    def drop_exchange(self, server: GuardedServer, session: bytes) -> None:
+        """Forget a session that has ended."""
+        exchange = self._exchanges.pop((server.name, session), None)
+        if exchange is not None:
+            exchange.close("the session has ended")
+
+    @contextlib.asynccontextmanager
+    async def send(
+        self, method: str, url: str, headers: Headers, body: bytes
+    ) -> AsyncIterator[httpx2.Response]:
+        """Send a request to a server. Raises `httpx2.HTTPError`."""
+        request = self._client.build_request(method, url, headers=headers, content=body)
+        response = await self._client.send(request, stream=True)
+        try:
+            yield response
+        finally:
+            await response.aclose()
+
+
+def _without_port(host: str) -> str:
+    """Return a host's name; that of an IPv6 address in brackets."""
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]

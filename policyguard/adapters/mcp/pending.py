@@ -1,0 +1,43 @@
+"""A client's requests on their way: what becomes of a message, and what has no response yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from policyguard.adapters.mcp.call_sessions import CallSession
+from policyguard.adapters.mcp.clients import Client
+from policyguard.adapters.mcp.guarded_server import OpenCall
+from policyguard.adapters.mcp.messages import Message
+
+Sender = Callable[[Message], None]
+"""Sends a message to the client."""
+
+
+class Passage(NamedTuple):
+    """What becomes of a message: what goes to the server, and what to the client."""
+
+    to_server: Message | None = None
+    to_client: Message | None = None
+
+
+class Pending(msgspec.Struct, eq=False):
+    """A request of the client that has no response yet.
+
+    `call` is set while the server runs it, `passed` are the parameters that it got; `task` is set
+    while a call waits: for a slot, or for a person.
+    """
+
+    id: Any
+    method: str
+    params: dict[str, Any]
+    client: Client
+    send: Sender | None = None
+    session: CallSession | None = None
+    call: OpenCall | None = None
+    passed: dict[str, Any] = {}
+    has_slot: bool = False
+    task: asyncio.Task[Any] | None = None

@@ -119,8 +119,10 @@ class Story:
         return request.param
 
     @pytest.fixture
-    def guard(self) -> Iterator[Guard]:
-        with Guard.load(POLICY) as guard:
+    def guard(self, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Guard]:
+        """Return a guard; in async runs it has a store, for which the event loop must not wait."""
+        is_durable = request.node.name.endswith("[async]")
+        with Guard.load(POLICY, store=tmp_path / "guard.db" if is_durable else None) as guard:
             yield guard
 
     def expect(self, column: str, shown: bool) -> None:

@@ -63,28 +63,26 @@ class PolicyguardAgent(Agent[Any]):
 
     async def get_all_tools(self, run_context: Any) -> list[Any]:
         """Return the tools, guarded. All: the SDK ends a run that calls one which is missing."""
-        await run_blocking(self.guard, partial(self.begin, run_context))
+        await run_blocking(self.guard, partial(self.session, run_context))
         tools = await super().get_all_tools(run_context)
         return [self._guarded(tool) if isinstance(tool, FunctionTool) else tool for tool in tools]
 
-    def begin(self, context: Any) -> None:
-        """Begin a turn, if the run is new."""
+    def session(self, context: Any) -> Session:
+        """Return the session of a run; one that is new begins a turn."""
         counter = id(context.usage)
         if counter not in _runs:
             _runs[counter] = _Run(self._agent_runs.name())
             finalize(context.usage, _runs.pop, counter, None)
             self.session(context).turn()
-
-    def session(self, context: Any) -> Session:
-        """Return the session of a run that has begun."""
-        return self._agent_runs.open(_runs[id(context.usage)].name)
+        return self._agent_runs.open(_runs[counter].name)
 
     def spend(self, context: Any, response: Any) -> None:
         """Count an answer of the model: what it calls is a batch."""
+        session = self.session(context)
         _runs[id(context.usage)].batch = uuid4().hex  # some models give all their answers one id
         model = self.model if isinstance(self.model, str) else None
         usage = Usage.read(model, response.usage, *_COUNTS, _CACHE_WRITES)
-        self._agent_runs.spend(self.session(context), usage)
+        self._agent_runs.spend(session, usage)
 
     def _guarded(self, tool: Any) -> Any:
         inner, raising = tool.needs_approval, replace(tool, **_RAISES)
@@ -97,8 +95,9 @@ class PolicyguardAgent(Agent[Any]):
             return decision.effect is Effect.ASK and self.guard._approver is None
 
         async def invoke(context: Any, args: str) -> Any:
+            session = self.session(context)
             batch = _runs[id(context.usage)].batch
-            call = GuardedCall(self.session(context), tool.name, _parse(args), batch=batch)
+            call = GuardedCall(session, tool.name, _parse(args), batch=batch)
             ask = partial(_ask, context, tool.name)
             end = await call.arun(partial(raising.on_invoke_tool, context, args), ask=ask)
             return _show(end)

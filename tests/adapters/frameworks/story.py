@@ -164,6 +164,7 @@ class Story:
         assert [tool for tool, _ in ran.results] == ["read_file"] * 8
         assert all("No such file or directory: 'notes/" in text for _, text in ran.results[:7])
         assert "read_file` was not run." in ran.results[7][1]
+        assert "with the same error" in ran.results[5][1]  # advice, before it is refused
         assert ran.text == "gave up"
         # The exception itself was recorded, or the framework's text of it.
         error = "[Errno 2] No such file or directory: 'notes/one.txt'"

@@ -17,7 +17,7 @@ from langchain_core.tools import InjectedToolCallId, StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
-from langgraph.types import Command
+from langgraph.types import Command, interrupt
 
 from policyguard import Guard
 from policyguard.adapters.langchain import PolicyguardMiddleware
@@ -178,3 +178,25 @@ class TestLangChain(Story):
         agent = create_agent(model, [vault], middleware=[PolicyguardMiddleware(guard)])
         *_, answer, _ = agent.invoke({"messages": [("user", "go")]})["messages"]
         assert answer.text == "the word is [word]"
+
+    def test_a_tool_that_interrupts_the_graph_is_called_again(self, guard: Guard) -> None:
+        """What it has not done yet counts nowhere: three such calls would use up the budget."""
+
+        def fetch(page: int) -> str:
+            """Ask first."""
+            return f"{page}: {interrupt('which edition?')}"
+
+        pages = [Call("fetch", {"page": page}) for page in range(5)]
+        model = ScriptedModel(script=[[page] for page in pages] + ["done"], offered=[])
+        agent = create_agent(
+            model,
+            [fetch],
+            middleware=[PolicyguardMiddleware(guard)],
+            checkpointer=InMemorySaver(),
+        )
+        config = {"configurable": {"thread_id": "run"}}
+        agent.invoke({"messages": [("user", "go")]}, config)
+        for _ in pages:
+            state = agent.invoke(Command(resume="the first"), config)
+        answers = [m.text for m in state["messages"] if isinstance(m, ToolMessage)]
+        assert answers == [f"{page}: the first" for page in range(5)]

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("agents", reason="runs with `make test-frameworks`")
 
-from agents import Agent, Runner, ToolCallItem, ToolCallOutputItem, function_tool
+from agents import Agent, Runner, RunState, ToolCallItem, ToolCallOutputItem, function_tool
 from agents.run_config import RunConfig
 from agents.testing import ScriptedModel, assistant_message, function_call
 from agents.usage import Usage
@@ -30,7 +30,7 @@ from tests.adapters.frameworks.scripts import (
     in_session,
     open_event_loop,
 )
-from tests.adapters.frameworks.story import Story
+from tests.adapters.frameworks.story import Desk, Story
 
 
 def make_model(script: Script) -> ScriptedModel:
@@ -158,3 +158,23 @@ class TestOpenAIAgents(Story):
             agent = make_agent(guard, [[Call("note")], "done"], {"note": lambda: "ok"})
             asyncio.run(Runner.run(agent, "go", run_config=RunConfig(tracing_disabled=True)))
         assert len(set(sessions)) == 2
+
+    def test_a_stored_run_goes_on_in_the_session_of_its_block(
+        self, guard: Guard, desk: Desk
+    ) -> None:
+        script: Script = [[Call("deploy", {"target": "shop"})], "done"]
+        agent = make_agent(guard, script, desk.tools("deploy"))
+        config = RunConfig(tracing_disabled=True)
+
+        async def main() -> str:
+            with guard.session("run"):
+                result = await Runner.run(agent, "go", run_config=config)
+            stored = result.to_state().to_json()
+            state = await RunState.from_json(agent, stored)
+            for item in state.get_interruptions():
+                state.approve(item)
+            with guard.session("run"):
+                return (await Runner.run(agent, state, run_config=config)).final_output
+
+        assert asyncio.run(main()) == "done"
+        assert desk.ran == ["deploy"]

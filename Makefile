@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all mutants lint format bench bench-full clean
+.PHONY: demo test test-all test-frameworks mutants lint format bench bench-full clean
 
 demo: $(INSTALLED)
 	@echo "== core over a recorded evening of four agents"
@@ -19,6 +19,19 @@ test: $(READY)
 
 test-all: $(READY)
 	POLICYGUARD_THOROUGH=1 $(BIN)/pytest -n 2 --dist loadfile
+
+# Each framework of agents in an environment of its own, at the newest version its extra allows.
+FRAMEWORKS := langchain openai_agents pydantic_ai claude_agent_sdk google_adk strands
+
+test-frameworks: $(FRAMEWORKS:%=.venv-frameworks/%/.ready)
+	@for one in $(FRAMEWORKS); do \
+	  .venv-frameworks/$$one/bin/pytest tests/adapters/frameworks/test_$$one.py || exit 1; done
+
+.venv-frameworks/%/.ready: pyproject.toml
+	$(PYTHON) -m venv .venv-frameworks/$*
+	.venv-frameworks/$*/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager \
+	  -e '.[$(subst _,-,$*)]' pytest hypothesis
+	@touch $@
 
 # Small changes of the code, and how many of them the tests notice; CONTRIBUTING.md explains it.
 MUTANTS := --workers 2

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from policyguard.adapters.extras import missing_extra
 from policyguard.model.event import (
     Admitted,
     Completed,
@@ -27,10 +28,7 @@ try:
     from opentelemetry import metrics, trace
     from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "policyguard.adapters.otel needs OpenTelemetry: pip install 'policyguard-engine[otel]'",
-        name=error.name,
-    ) from None
+    raise missing_extra(error, "OpenTelemetry", "otel") from None
 
 if TYPE_CHECKING:
     from policyguard.guard.guard import Guard

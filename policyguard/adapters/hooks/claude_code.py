@@ -160,3 +160,6 @@ _HANDLERS = {
     "SubagentStop": end_session,
     "SessionEnd": end_session,
 }
+
+EVENTS = tuple(_HANDLERS)
+"""The events of which a host is to call the hooks."""

@@ -34,6 +34,12 @@ class SessionStatus(SessionLifetime):
             )
 
     @property
+    def halted_by(self) -> str:
+        """The entry that halted this run or its parent's, until the next turn; empty for none."""
+        with self.guard._lock:
+            return self._state.halted_by()
+
+    @property
     def progress(self) -> Progress:
         """The progress of the search: `progressing`, `plateau`, `exhausted` or `constrained_out`.
 

@@ -66,6 +66,7 @@ def test_session_has_only_documented_members(tmp_path: Path) -> None:
         "grant",
         "guard",
         "id",
+        "halted_by",
         "in_flight",
         "mark",
         "offer",

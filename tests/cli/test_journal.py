@@ -32,7 +32,7 @@ FINGERPRINTER = Fingerprinter(b"k", ignore=(), fold=(), tolerance={}, depth=20, 
 AT = 1_755_500_000_123_000_000
 RUN: tuple[Event, ...] = (
     SessionStarted("run-7", AT, agent="coder"),
-    Admitted("run-7", AT, "c1", "bash", {"command": "ls\n-l"}, fingerprint="f" * 32),
+    Admitted("run-7", AT, "c1", "grep", {"pattern": "ls\n-l"}, fingerprint="f" * 32),
     Completed("run-7", AT, "c1", ok=True, text="a\x1b[31mred\nb", result_fingerprint="r" * 32),
     Refused("run-7", AT, "c2", "rm", {"n": 1}, effect="halt", violations=("rules/no",)),
     SessionEnded("run-7", AT),
@@ -68,7 +68,7 @@ def test_show_prints_each_event_on_one_line_fit_for_a_terminal(tmp_path: Path) -
     assert result.stdout.splitlines() == [
         "session run-7",
         "2025-08-18 06:53:20.123 started      agent=coder",
-        '2025-08-18 06:53:20.123 admitted     c1 bash {"command":"ls\\n-l"}',
+        '2025-08-18 06:53:20.123 admitted     c1 grep {"pattern":"ls\\n-l"}',
         "2025-08-18 06:53:20.123 completed    c1 a�[31mred b ok=true",
         '2025-08-18 06:53:20.123 refused      c2 rm {"n":1} halt ["rules/no"]',
         "2025-08-18 06:53:20.123 closed",
@@ -77,7 +77,7 @@ def test_show_prints_each_event_on_one_line_fit_for_a_terminal(tmp_path: Path) -
 
 def test_show_prints_what_was_hashed_as_it_stands(tmp_path: Path) -> None:
     shown = _run("show", written(tmp_path, "hash")).stdout
-    assert 'c1 bash {"#":"#' in shown
+    assert 'c1 grep {"#":"#' in shown
     assert "ls" not in shown
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from policyguard.compiler import check_policy
 from policyguard.compiler.load import schema
+from policyguard.pins.lock import ToolsLock, format_lock
 
 DOCS = Path(__file__).parents[2] / "docs"
 HEAD = "policyguard: 1\nname: shown\nextends: [core]\n"
@@ -33,4 +34,5 @@ def test_documents_have_fragments() -> None:
 def test_fragment_loads(text: str, tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(HEAD + text)
+    (tmp_path / "tools.lock").write_text(format_lock(ToolsLock(1, {})))
     assert [found for found in check_policy(file)[1] if found.severity == "error"] == []

@@ -44,8 +44,9 @@ def test_no_match_remains(text: str, max_chars: int) -> None:
         if name != "empty":
             assert not Regex(source).search(kept)
     if len(text) <= max_chars:
-        assert redactor.redact(redacted) is redacted
         assert (redacted is text) is not redactor.occurs_in(text)
+    if len(redacted) <= max_chars:  # a label may be longer than what it replaces
+        assert redactor.redact(redacted) is redacted
 
 
 @given(st.lists(st.sampled_from([part for part in PARTS if part != "[card]"]), max_size=8))

@@ -14,6 +14,7 @@ from policyguard.evaluator.evaluation import GuardMode
 from policyguard.guard import validate
 from policyguard.guard.approvals.approver import Approver, check_approver
 from policyguard.guard.approvals.grant_sync import GrantSync
+from policyguard.guard.at_exit import close_at_exit
 from policyguard.guard.budgets.shared import open_shared_budgets
 from policyguard.guard.calls.events import CallEventEmitter, CandidateEmitter, FastCallEmitter
 from policyguard.guard.clock import open_steady_clock
@@ -131,6 +132,8 @@ class Guard(GuardRecords):
             self._evaluator.bounds.sessions,
             self._lock,
         )
+        if store is not None:
+            close_at_exit(self)
 
     @classmethod
     def load(

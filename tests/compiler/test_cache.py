@@ -698,20 +698,24 @@ def run(code: str, folder: Path) -> str:
     return done.stdout
 
 
-HEAVY = "{'celpy', 'lark', 'jsonschema', 'yaml', 'asyncio', 'sqlite3', 'click', 'logging'}"
+HEAVY = "{'celpy', 'lark', 'jsonschema', 'yaml', 'asyncio', 'click', 'logging'}"
 
 
-def test_cached_policy_loads_without_parsers(small: Path, folder: Path) -> None:
+@pytest.mark.parametrize("name", [None, "store.db"])
+def test_cached_policy_loads_without_parsers(
+    small: Path, folder: Path, tmp_path: Path, name: str | None
+) -> None:
+    store = name and str(tmp_path / name)
     code = f"""
 import sys
 from policyguard import Guard
-session = Guard.load({str(small.absolute())!r}, cache=True).session("s")
+session = Guard.load({str(small.absolute())!r}, store={store!r}, cache=True).session("s")
 decision = session.check("fetch", {{"count": 9}})
-print(decision.effect, sorted({HEAVY} & sys.modules.keys()))
+print(decision.effect, sorted(({HEAVY} | {{'sqlite3'}}) & sys.modules.keys()))
 """
     fresh, known = run(code, folder), run(code, folder)
     assert fresh.startswith("block ['celpy', 'jsonschema', 'lark',")
-    assert known == "block []\n"
+    assert known == f"block {[] if store is None else ['sqlite3']}\n"
 
 
 def test_cached_lint_runs_without_parsers(small: Path, folder: Path) -> None:

@@ -9,7 +9,6 @@ import msgspec
 
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.messages import redact_patterns
-from policyguard.compiler.pipeline import policy_error
 from policyguard.engines.operating_system import (
     NO_FILE_LOCKS,
     NO_FILE_LOCKS_REMEDY,
@@ -56,6 +55,8 @@ def require_shareable_marks(compiled: CompiledPolicy) -> None:
         if mark.per not in RUN_SCOPES
     ]
     if found:
+        from policyguard.compiler.pipeline import policy_error  # slow import
+
         raise policy_error(found)
 
 

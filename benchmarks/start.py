@@ -201,9 +201,7 @@ def main() -> None:
         f"Medians (quartiles) over {rounds} processes each, ms over bare Python's own start (of "
         f"bare Python: in all). The policy that is linted has {LINES} lines over `core`."
     )
-    heads = (
-        "process|until decided|processor time|ratio to bare Python|wall clock|target|first check, µs"
-    )
+    heads = "process|until decided|processor time|÷ bare Python|wall clock|target|first check, µs"
     report.add(table(heads.split("|"), format_rows(results)))
     report.spreads(results)
     report.figures["over bare Python, ms"] = {

@@ -39,7 +39,7 @@ def find_tests(paths: Sequence[Path]) -> list[Path]:
             raise NothingToTestError(
                 f"no tests.yaml or *.tests.yaml in `{path}`"
                 if path.is_dir()
-                else f"no such file: `{path}`"
+                else f"no such file: `{path}`; pass a file or folder, not the name of a policy"
             )
         files += [file for file in found if file not in files]
     return files

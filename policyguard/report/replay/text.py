@@ -88,18 +88,17 @@ def _rules(figures: Figures, style: Style, max_items: int | None) -> Iterator[st
         width = max(len(_rule(rule)) for rule in figures.rules)
         yield ""
         head = f"  {'by':<{width}}  {'effect':<6} {'harmed':>6} {'hits':>6} {'sessions':>8}"
-        yield f"{head}  share of sessions"
+        gap = " " if style.narrow else "  "
+        yield f"{head}{gap}share, 95 % interval"
         for rule in sort_rules_by_harm(figures.rules):
             harmed = f"{rule.first_succeeded:>6}"
-            share = (
-                phrases.short_rate(rule.rate, rule.ci95)
-                if style.narrow
-                else f"{style.bar(rule.rate or 0.0)} {phrases.rate(rule.rate, rule.ci95)}"
-            )
+            share = phrases.short_rate(rule.rate, rule.ci95)
+            if not style.narrow:
+                share = f"{style.bar(rule.rate or 0.0)} {share}"
             yield (
                 f"  {_rule(rule):<{width}}  {rule.effect:<6} "
                 f"{style.bad(harmed) if rule.first_succeeded else harmed} "
-                f"{rule.hits:>6} {rule.sessions:>8}  {share}"
+                f"{rule.hits:>6} {rule.sessions:>8}{gap}{share}"
             )
         yield style.faint("  harmed: successful sessions in which it was the first to refuse")
     for sentence in phrases.absent_tools(figures, max_items or _ALL):

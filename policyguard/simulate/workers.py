@@ -36,8 +36,8 @@ _ORDERED_FORMAT = "tau2"
 _MARKS = (b'"simulations"', b'"task_id"', b'"event"', b"\\u")
 """Keys of tau2 and of our own format, and what may hide them."""
 _SEARCHED_BYTES = 1 << 26
-MIN_WORKER_BYTES = 1 << 25
-"""The least that a worker should have to read: what one replays in the time that one starts in."""
+MIN_WORKER_BYTES = 1 << 26
+"""The least that a worker should have to read: what one replays in twice the time it starts in."""
 _EVERY_WORKER = -1
 """Instead of a worker's number: all workers share the file."""
 

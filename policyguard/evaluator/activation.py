@@ -108,6 +108,17 @@ class Activation:
         self.context = context
         self.at = at
 
+    def renew(self, at: int | None) -> Activation:
+        """Return the variables of the same call at another time (ns).
+
+        Its command is kept: it depends on the arguments alone.
+        """
+        renewed = Activation(self.attempt, self.context, at)
+        command = self.__dict__.get("command")
+        if command is not None:
+            renewed.command = command
+        return renewed
+
     def __getattr__(self, name: str) -> Any:
         """Compute a variable whose slot is still empty."""
         factory = _FACTORIES.get(name)

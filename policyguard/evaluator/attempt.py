@@ -208,8 +208,9 @@ class Attempt(msgspec.Struct, eq=False):
         self.completed_at = at
         if self.wall != wall:  # to set an attribute of a struct is slow
             self.wall = wall
-        if self._activation is not None:
-            self._activation = None
+        activation = self._activation
+        if activation is not None:
+            self._activation = activation.renew(at)
         if self.errors:
             self.errors = ()
 

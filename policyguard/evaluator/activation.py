@@ -251,5 +251,8 @@ Expression = Callable[[Activation], Any]
 Selects = Callable[[Activation], bool]
 """Selectors on what a call says: its command, paths, hosts and texts. Never raises."""
 
+Doubt = Callable[[Activation], str]
+"""What to say of a call that is refused only because it may be one that a selector selects."""
+
 Prefilter = Callable[[Activation], tuple[int, ...]]
 """Several conditions as one function: the indices of those that are not false. Never raises."""

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from policyguard.evaluator.activation import Expression, Selects
+from policyguard.evaluator.activation import Doubt, Expression, Selects
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.messages import MessageTemplate
 from policyguard.model.effect import Effect
@@ -24,7 +24,8 @@ class CompiledCase(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """A case; its selectors on names are resolved into the plans that hold it.
 
     `selects` are its selectors on what a call says, `covers` whether they hold for all of it. With
-    `is_certain` so do those on names. `on_error` is the effect if the case's CEL fails.
+    `is_certain` so do those on names. `doubts` say where they are not certain. `on_error` is the
+    effect if the case's CEL fails.
     """
 
     id: str
@@ -37,6 +38,7 @@ class CompiledCase(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     on_error: Effect
     message: MessageTemplate | None
     instead: MessageTemplate | None
+    doubts: tuple[Doubt, ...] = ()
 
     @property
     def is_unconditional(self) -> bool:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import msgspec
 
-from policyguard.evaluator.activation import Expression, Prefilter, Selects
+from policyguard.evaluator.activation import Doubt, Expression, Prefilter, Selects
 from policyguard.evaluator.approvals import ApprovalRequirement
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.cases import CaseResult, CompiledCase, decide
@@ -20,7 +20,8 @@ from policyguard.model.errors import ExpressionError
 class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """A rule; its selectors on names are resolved into the plans that hold it.
 
-    `selects` are its selectors on what a call says; None: it has none.
+    `selects` are its selectors on what a call says; None: it has none. `doubts` say where these
+    are not certain.
     `approval` is None where any one approval will do. A rule that `reads_time` is not evaluated for
     a recorded call without a time. If it has `cases`, the first that matches decides in place of
     the rule's own effect.
@@ -36,6 +37,7 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     instead: MessageTemplate | None
     observe: bool
     reads_time: bool
+    doubts: tuple[Doubt, ...] = ()
     approval: ApprovalRequirement | None = None
     cases: tuple[CompiledCase, ...] = ()
 
@@ -126,8 +128,7 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         text = f"rule `{case.id.partition('/')[2]}` forbids this call"
         if message is not None:
             text = message.render(values)
-        if found.error:
-            text = f"{text} (the rule failed: {found.error})"
+        text = self._add_remarks(text, attempt, case.doubts, found.error)
         shown = instead.render(values) if instead is not None else ""
         return Violation(case.id, found.effect, "rule", text, shown)
 
@@ -136,7 +137,14 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             text = self.message.render(self._template_values(attempt))
         else:
             text = f"rule `{self.id.partition('/')[2]}` forbids this call"
-        return f"{text} (the rule failed: {error})" if error else text
+        return self._add_remarks(text, attempt, self.doubts, error)
+
+    @staticmethod
+    def _add_remarks(text: str, attempt: Attempt, doubts: tuple[Doubt, ...], error: str) -> str:
+        """Return the message with what it would be misleading without."""
+        remarks = [f"the rule failed: {error}"] if error else []
+        remarks += filter(None, (describe(attempt.activation) for describe in doubts))
+        return f"{text} ({'; '.join(remarks)})" if remarks else text
 
     def _render_instead(self, attempt: Attempt) -> str:
         return (

@@ -8,7 +8,7 @@ from functools import cache
 from policyguard.compiler.build.entry_paths import selective_entries
 from policyguard.compiler.build.expressions import Expressions
 from policyguard.compiler.build.selectors import complement
-from policyguard.evaluator.activation import Activation, Expression, Selects
+from policyguard.evaluator.activation import Activation, Doubt, Expression, Selects
 from policyguard.model.entry import SelectiveEntry, Selector
 from policyguard.model.policy import ClassEntry, Policy
 
@@ -83,6 +83,58 @@ class ContentSelectors:
             return None
         return lambda activation: all(test(activation) for test in tests)
 
+    def compile_doubts(self, entry: SelectiveEntry) -> tuple[Doubt, ...]:
+        """Return what may be said of calls that the selectors select without being certain."""
+        builders = (
+            (entry.commands, self._build_command_doubt),
+            (entry.paths, self._build_path_doubt),
+            (entry.hosts, self._build_host_doubt),
+        )
+        return tuple(
+            _build_when_asked(build, selector)
+            for selector, build in builders
+            if selector is not None
+        )
+
+    def _build_command_doubt(self, selector: Selector) -> Doubt:
+        runs = self._shell.compile_patterns(selector.items).runs
+
+        def describe(activation: Activation) -> str:
+            command = activation.command
+            unread = self._shell.read(command).opaque
+            if not unread if selector.outside else runs(command):
+                return ""
+            reason = f" ({unread[0]})" if unread else ""
+            return f"a part of the command cannot be told for certain{reason}: write it out"
+
+        return describe
+
+    def _build_path_doubt(self, selector: Selector) -> Doubt:
+        from policyguard.compiler.build.path_selector import PathSelector, is_written_out
+
+        may_be_other = PathSelector(complement(selector)).matches
+
+        def describe(activation: Activation) -> str:
+            cwd = activation.attempt.session.cel_session["cwd"]
+            known = filter(is_written_out, activation.paths)
+            if any(not may_be_other([path], cwd) for path in known):
+                return ""
+            return "it cannot be told for certain which file is meant: write out its path"
+
+        return describe
+
+    def _build_host_doubt(self, selector: Selector) -> Doubt:
+        from policyguard.compiler.build.host_selector import HostSelector
+
+        may_be_other = HostSelector(complement(selector)).matches
+
+        def describe(activation: Activation) -> str:
+            if any(not may_be_other([url]) for url in activation.urls):
+                return ""
+            return "it cannot be told for certain which host is meant: write out its address"
+
+        return describe
+
     def _compile_covering(self, key: str, selector: Selector) -> Selects:
         field = CONTENT_FIELDS[key].removeprefix("call.")
         excludes = self._compile(key, complement(selector), False)
@@ -156,3 +208,8 @@ class ContentSelectors:
     def _build_finds(self, selector: Selector, certain: bool) -> Selects:
         occurs_in: Callable[[str], bool] = self._patterns.select(selector.items).occurs_in
         return lambda activation: occurs_in(activation.text)
+
+
+def _build_when_asked(build: Callable[[Selector], Doubt], selector: Selector) -> Doubt:
+    built = cache(lambda: build(selector))
+    return lambda activation: built()(activation)

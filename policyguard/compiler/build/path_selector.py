@@ -34,6 +34,11 @@ def check_path_glob(text: str) -> None:
         PathGlob(plain.rstrip("/") or "/")
 
 
+def is_written_out(path: str) -> bool:
+    """Whether each character of a path is known, also if it was in a command."""
+    return _UNKNOWN_CHARACTER.search(path) is None
+
+
 class PathSelector:
     """Matches a path that may be in a list of globs; with `outside`, one not certainly in it.
 

@@ -315,6 +315,7 @@ class PlanBuilder:
         return CompiledRule(
             id=f"rules/{entry.id}",
             selects=self._contents.compile(entry),
+            doubts=self._contents.compile_doubts(entry),
             when=self._expressions.get(*path, "when"),
             unless=self._expressions.get(*path, "unless"),
             effect=entry.effect,

@@ -1,0 +1,78 @@
+"""A refusal that rests on what cannot be read says so, and what the agent can do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from policyguard import Guard, Session
+
+POLICY = """
+policyguard: 1
+name: rules on what commands name
+extends: [core]
+rules:
+  remove: {commands: ["rm -r|-R"], paths: {outside: [/tmp/**]}, effect: block}
+  push: {commands: [git push --force|-f], effect: block}
+  only: {tools: [box], commands: {outside: [ls, cat]}, effect: block}
+  hosts: {tools: [bash], hosts: {outside: [example.com]}, effect: block}
+  cased: {tools: [sh], cases: [{commands: [dd], effect: block}], otherwise: allow}
+"""
+UNREAD = "a part of the command cannot be told for certain"
+FILE = "it cannot be told for certain which file is meant"
+HOST = "it cannot be told for certain which host is meant"
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY)
+    return Guard.load(file).session("s")
+
+
+@pytest.mark.parametrize(
+    ("tool", "command", "rule"),
+    [
+        ("bash", "rm -rf /etc", "remove"),
+        ("bash", "rm -rf /tmp/a /etc", "remove"),
+        ("bash", "cd /; rm -rf etc", "remove"),
+        ("bash", "git push -f", "push"),
+        ("box", "ls; rm -f x", "only"),
+        ("bash", "curl https://example.org", "hosts"),
+        ("sh", "dd if=a", "cased"),
+    ],
+)
+def test_a_call_that_is_certainly_meant_has_no_remark(
+    session: Session, tool: str, command: str, rule: str
+) -> None:
+    (text,) = texts(session, tool, command, rule)
+    assert "certain" not in text
+
+
+@pytest.mark.parametrize(
+    ("tool", "command", "rule", "remark"),
+    [
+        ("bash", 'rm -rf "$X"', "remove", FILE),
+        ("bash", 'eval "$X"', "push", f"{UNREAD} (command text is not known): write it out"),
+        ("bash", "git push $X", "push", f"{UNREAD}: write it out"),
+        ("box", "$X", "only", f"{UNREAD} (program is not known): write it out"),
+        ("bash", "curl $U", "hosts", HOST),
+        ("bash", "curl https://$H/x", "hosts", HOST),
+        ("sh", "$X", "cased/", f"{UNREAD} (program is not known): write it out"),
+    ],
+)
+def test_a_call_that_may_be_meant_has_one(
+    session: Session, tool: str, command: str, rule: str, remark: str
+) -> None:
+    (text,) = texts(session, tool, command, rule)
+    assert f"({remark}" in text
+
+
+def texts(session: Session, tool: str, command: str, rule: str) -> list[str]:
+    """Return what the rule says of a command; it refuses it."""
+    decision = session.check(tool, {"command": command})
+    assert decision.effect == "block"
+    found = [one.text for one in decision.violations if one.id.startswith(f"rules/{rule}")]
+    assert found
+    return found

@@ -19,9 +19,9 @@ rules:
   hosts: {tools: [bash], hosts: {outside: [example.com]}, effect: block}
   cased: {tools: [sh], cases: [{commands: [dd], effect: block}], otherwise: allow}
 """
-UNREAD = "a part of the command cannot be told for certain"
-FILE = "it cannot be told for certain which file is meant"
-HOST = "it cannot be told for certain which host is meant"
+UNREAD = "a part of the command is not known for certain"
+FILE = "it is not certain which file is meant"
+HOST = "it is not certain which host is meant"
 
 
 @pytest.fixture

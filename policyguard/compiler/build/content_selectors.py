@@ -105,7 +105,7 @@ class ContentSelectors:
             if not unread if selector.outside else runs(command):
                 return ""
             reason = f" ({unread[0]})" if unread else ""
-            return f"a part of the command cannot be told for certain{reason}: write it out"
+            return f"a part of the command is not known for certain{reason}: write it out"
 
         return describe
 
@@ -119,7 +119,7 @@ class ContentSelectors:
             known = filter(is_written_out, activation.paths)
             if any(not may_be_other([path], cwd) for path in known):
                 return ""
-            return "it cannot be told for certain which file is meant: write out its path"
+            return "it is not certain which file is meant: write out its path"
 
         return describe
 
@@ -131,7 +131,7 @@ class ContentSelectors:
         def describe(activation: Activation) -> str:
             if any(not may_be_other([url]) for url in activation.urls):
                 return ""
-            return "it cannot be told for certain which host is meant: write out its address"
+            return "it is not certain which host is meant: write out its address"
 
         return describe
 

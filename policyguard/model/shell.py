@@ -33,6 +33,8 @@ class Wrapper(PolicyStruct, frozen=True, kw_only=True):
 
     values: tuple[str, ...] = ()
     """Its options that take a value."""
+    folder: tuple[str, ...] = ()
+    """Options whose value is the folder in which the command runs, as `-C` of env."""
     operands: int = 0
     """How many operands of its own stand before the command."""
     assignments: bool = False

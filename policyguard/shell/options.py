@@ -13,6 +13,8 @@ class WrapperOptions:
     def __init__(self, wrapper: Wrapper) -> None:
         self.wrapper = wrapper
         self.texts: list[str] = []
+        self.folder = ""
+        """The folder in which the command runs; empty: the current one."""
         self.placeholder = ""
         self.reads_input = False
         self.positional: list[str] = []
@@ -50,6 +52,12 @@ class WrapperOptions:
         """Read one word of options; return how many words its value takes."""
         wrapper = self.wrapper
         name, equals, value = word.partition("=")
+        if word in wrapper.folder:
+            self.folder = "".join(following)
+            return 1
+        if equals and name in wrapper.folder:
+            self.folder = value
+            return 0
         if word in wrapper.values:
             return 1
         if word.startswith("--") or name in wrapper.text or name in wrapper.replaces:
@@ -69,6 +77,9 @@ class WrapperOptions:
             elif flag in wrapper.replaces:
                 self.placeholder = rest
                 return 0 if rest else self._place(following)
+            elif flag in wrapper.folder:
+                self.folder = rest or "".join(following)
+                return 0 if rest else 1
             elif flag in wrapper.values:
                 return 0 if rest else 1
             elif flag == "-s" and wrapper.script:

@@ -150,6 +150,8 @@ class Wrapped:
         if not rest:
             return []
         assigned = (*command.variables, *names)
+        if options.folder:
+            self._reading.add(SimpleCommand("cd", "cd", (options.folder,), wrappers=around))
         return self.add(rest, given, command.redirects, assigned, around)
 
     def _run_after(

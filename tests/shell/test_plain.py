@@ -46,8 +46,8 @@ REDIRECTS = (
     " >&2",
     " <s",
 )
-LONE_DASH = re.compile(r"(?:^|[;&|\n])[ ]*-(?: |$)")
-"""A program called `-`, which the grammar drops in front of `2>&1`."""
+LONE_DASH = re.compile(r"(?<!\S)- +[0-9]>")
+"""A lone dash in front of `2>&1`, which the grammar drops."""
 SCRIPTS = (
     st.lists(
         st.one_of(

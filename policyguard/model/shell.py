@@ -107,7 +107,8 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     saves: bool = False
     """Whether it saves what it downloads under the last part of the address."""
     read_only: bool | tuple[str, ...] = False
-    """Whether it changes nothing; a tuple names the subcommands of which that holds."""
+    """Whether it changes nothing; a tuple names the subcommands (of one word, or two) of which
+    that holds."""
     script: str = ""
     """RE2 that its first operand, if any, must match if it is to change nothing, as for sed."""
     changes: tuple[str, ...] = ()

@@ -84,7 +84,7 @@ def _is_read_only(command: SimpleCommand, reader: ShellReader) -> bool:
     if isinstance(program.read_only, bool):
         return program.read_only
     subcommand = arguments.operands[0] if arguments.operands else ""
-    return subcommand in program.read_only
+    return subcommand in program.read_only or " ".join(arguments.operands[:2]) in program.read_only
 
 
 @lru_cache(maxsize=256)

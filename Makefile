@@ -21,7 +21,8 @@ test-all: $(READY)
 	POLICYGUARD_THOROUGH=1 $(BIN)/pytest -n 2 --dist loadfile
 
 # Each framework of agents in an environment of its own, at the newest version its extra allows.
-FRAMEWORKS := langchain openai_agents pydantic_ai claude_agent_sdk google_adk strands
+FRAMEWORKS := langchain openai_agents pydantic_ai claude_agent_sdk google_adk strands agent_framework \
+  autogen ag2 crewai llama_index smolagents
 
 test-frameworks: $(FRAMEWORKS:%=.venv-frameworks/%/.ready)
 	@for one in $(FRAMEWORKS); do \

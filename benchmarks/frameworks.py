@@ -28,6 +28,12 @@ FRAMEWORKS = {
     "google_adk": "GoogleADK",
     "strands": "Strands",
     "claude_agent_sdk": "ClaudeAgentSDK",
+    "agent_framework": "AgentFramework",
+    "autogen": "AutoGen",
+    "ag2": "AG2",
+    "crewai": "CrewAI",
+    "llama_index": "LlamaIndex",
+    "smolagents": "Smolagents",
 }
 """Modules of `tests/adapters/frameworks`, and the class there that runs a script."""
 CALLS = 8
@@ -50,8 +56,9 @@ def measure(module: str, rounds: int) -> None:
         number = next(runs)
         script = [[Call("read_page", {"page": number * CALLS + call})] for call in range(CALLS)]
         start = time.perf_counter_ns()
+        mode = "async" if "async" in framework.modes else "sync"
         framework.run(
-            guard, [*script, "done"], {"read_page": read_page}, mode="async", run=f"run-{number}"
+            guard, [*script, "done"], {"read_page": read_page}, mode=mode, run=f"run-{number}"
         )
         return {"call": (time.perf_counter_ns() - start) / 1e3 / CALLS}
 

@@ -51,7 +51,7 @@ class PolicyguardMiddleware:
         return _Turn(event, context, self._runs)
 
 
-class _Turn(BaseMiddleware):  # type: ignore[misc]  # the library is not installed where mypy runs
+class _Turn(BaseMiddleware):
     """One turn of an agent, and the batch of the model's latest message."""
 
     def __init__(self, event: Any, context: Any, runs: AgentRuns) -> None:

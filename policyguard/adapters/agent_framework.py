@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from policyguard.adapters.calls import Approval, CallEnd, GuardedCall, as_result
+from policyguard.adapters.calls import Approval, GuardedCall, as_result
 from policyguard.adapters.extras import missing_extra
 from policyguard.adapters.runs import AgentRuns, Price, Usage, halt_text, offer
 from policyguard.guard.event_loop import run_blocking
@@ -20,14 +21,10 @@ try:
 except ModuleNotFoundError as error:
     raise missing_extra(error, "Microsoft Agent Framework", "agent-framework") from None
 
-_COUNTS = (
-    "input_token_count",
-    "output_token_count",
-    "cache_read_input_token_count",
-    "cache_creation_input_token_count",
-)
+_KINDS = ("input", "output", "cache_read_input", "cache_creation_input")
+_COUNTS = tuple(f"{kind}_token_count" for kind in _KINDS)
+_Content = framework.Content
 _USER = "the user of Microsoft Agent Framework"
-_Next = Callable[[], Awaitable[None]]
 
 
 class PolicyguardMiddleware(list[Any]):
@@ -43,37 +40,41 @@ class PolicyguardMiddleware(list[Any]):
         super().__init__([_Turns(runs), _Models(runs), _Calls(runs)])
 
 
+@dataclass
 class _Run:
     """One run of an agent: what to call its session, and the batch of the latest message."""
 
-    def __init__(self, name: str, agent: str) -> None:
-        self.name = name
-        self.agent = agent
-        self.batch: str | None = None
+    name: str
+    agent: str
+    batch: str | None = None
 
 
 _current: ContextVar[_Run | None] = ContextVar("policyguard_agent_framework_run", default=None)
 
 
-def _open(runs: AgentRuns) -> tuple[_Run, Session]:
-    run = _current.get()
-    if run is None:  # a chat client of its own
-        run = _Run(runs.name(), "")
-        _current.set(run)
-    return run, runs.open(run.name, run.agent)
-
-
-class _Turns(framework.AgentMiddleware):  # type: ignore[misc]  # not installed where mypy runs
-    """Begins a turn with each message of the user."""
+class _Part:
+    """What the middlewares share."""
 
     def __init__(self, runs: AgentRuns) -> None:
         self._runs = runs
 
-    async def process(self, context: Any, call_next: _Next) -> None:
+    async def _open(self) -> tuple[_Run, Session]:
+        run = _current.get()
+        if run is None:  # a chat client of its own
+            run = _Run(self._runs.name(), "")
+            _current.set(run)
+        opened = partial(self._runs.open, run.name, run.agent)
+        return run, await run_blocking(self._runs.guard, opened)
+
+
+class _Turns(_Part, framework.AgentMiddleware):
+    """Begins a turn with each message of the user."""
+
+    async def process(self, context: Any, call_next: Any) -> None:
         thread = context.session.session_id if context.session is not None else None
         run = _Run(self._runs.name(thread), getattr(context.agent, "name", None) or "")
         before = _current.set(run)
-        session = self._runs.open(run.name, run.agent)
+        _, session = await self._open()
         contents = [content for message in context.messages for content in message.contents]
         if not any(content.type == "function_approval_response" for content in contents):
             await run_blocking(self._runs.guard, session.turn)
@@ -82,20 +83,16 @@ class _Turns(framework.AgentMiddleware):  # type: ignore[misc]  # not installed 
             _current.reset(before)
 
 
-class _Models(framework.ChatMiddleware):  # type: ignore[misc]  # not installed where mypy runs
+class _Models(_Part, framework.ChatMiddleware):
     """Hides tools that are always refused, and counts what the model uses."""
 
-    def __init__(self, runs: AgentRuns) -> None:
-        self._runs = runs
-
-    async def process(self, context: Any, call_next: _Next) -> None:
-        run, session = _open(self._runs)
+    async def process(self, context: Any, call_next: Any) -> None:
+        run, session = await self._open()
         tools = (context.options or {}).get("tools") or []
         tools = tools if isinstance(tools, list) else [tools]
         names = {id(tool): getattr(tool, "name", "") for tool in tools}
-        hidden = await run_blocking(
-            self._runs.guard, partial(offer, session, filter(None, names.values()))
-        )
+        known = partial(offer, session, filter(None, names.values()))
+        hidden = await run_blocking(self._runs.guard, known)
         shown = [tool for tool in tools if names[id(tool)] not in hidden]
         if len(shown) < len(tools):
             context.options = {**context.options, "tools": shown}
@@ -113,14 +110,11 @@ class _Models(framework.ChatMiddleware):  # type: ignore[misc]  # not installed 
             await count(context.result)
 
 
-class _Calls(framework.FunctionMiddleware):  # type: ignore[misc]  # not installed where mypy runs
+class _Calls(_Part, framework.FunctionMiddleware):
     """Checks a call, runs it, and records its end."""
 
-    def __init__(self, runs: AgentRuns) -> None:
-        self._runs = runs
-
-    async def process(self, context: Any, call_next: _Next) -> None:
-        run, session = _open(self._runs)
+    async def process(self, context: Any, call_next: Any) -> None:
+        run, session = await self._open()
         args, tool = context.arguments, context.function.name
         args = args if isinstance(args, Mapping) else args.model_dump()
         call = GuardedCall(session, tool, dict(args), batch=run.batch)
@@ -132,14 +126,12 @@ class _Calls(framework.FunctionMiddleware):  # type: ignore[misc]  # not install
 
         ask = (lambda _: Approval(_USER)) if is_approved else None
         end = await call.arun(invoke, ask=ask, read=_read)
-        context.result = _write(end)
+        context.result = end.text if end.failed or end.is_changed else end.returned
         if call.needs_approval and not is_approved:
             call_id = context.metadata["call_id"]
             id_ = context.metadata.get("function_call_occurrence_id") or call_id
-            asked = framework.Content.from_function_call(
-                call_id=call_id, id=id_, name=tool, arguments=args
-            )
-            context.result = framework.Content.from_function_approval_request(
+            asked = _Content.from_function_call(call_id=call_id, id=id_, name=tool, arguments=args)
+            context.result = _Content.from_function_approval_request(
                 id=id_, function_call=asked, additional_properties={"reason": end.text}
             )
         elif halt_text(session):
@@ -154,7 +146,3 @@ def _read(returned: Any) -> Any:
         return returned[0].text
     parts = [part.text if part.type == "text" else part.to_dict() for part in returned]
     return as_result(parts, failed=False)
-
-
-def _write(end: CallEnd) -> Any:
-    return end.text if end.failed or end.is_changed else end.returned

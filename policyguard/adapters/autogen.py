@@ -29,7 +29,7 @@ except ModuleNotFoundError as error:
 _COUNTS = ("prompt_tokens", "completion_tokens")
 
 
-class PolicyguardAgent(AssistantAgent):  # type: ignore[misc]  # the library is not installed where mypy runs
+class PolicyguardAgent(AssistantAgent):
     """An `AssistantAgent` whose tool calls are checked and recorded.
 
     An agent's conversation is one run; a message of the user begins a turn. `price` returns what an
@@ -44,7 +44,8 @@ class PolicyguardAgent(AssistantAgent):  # type: ignore[misc]  # the library is 
         self._thread = uuid4().hex
         self._run = ""
         self._batch: str | None = None
-        self._workbench = [_GuardedWorkbench(bench, self) for bench in self._workbench]
+        agent: Any = self
+        agent._workbench = [_GuardedWorkbench(bench, self) for bench in agent._workbench]
 
     async def on_messages_stream(
         self, messages: Sequence[Any], cancellation_token: Any
@@ -80,7 +81,7 @@ class PolicyguardAgent(AssistantAgent):  # type: ignore[misc]  # the library is 
         return self._runs.open(self._run, self.name)
 
 
-class _GuardedWorkbench(Workbench):  # type: ignore[misc]  # the library is not installed where mypy runs
+class _GuardedWorkbench(Workbench):
     """A workbench whose calls are checked. Its state is the inner one's."""
 
     def __init__(self, inner: Any, agent: PolicyguardAgent) -> None:
@@ -111,8 +112,9 @@ class _GuardedWorkbench(Workbench):  # type: ignore[misc]  # the library is not 
         )
         if not end.failed and not end.is_changed:
             return end.returned
-        is_error = end.failed or end.returned.is_error
-        return ToolResult(name=name, result=[TextResultContent(content=end.text)], is_error=is_error)
+        failed = end.failed or end.returned.is_error
+        content = TextResultContent(content=end.text)
+        return ToolResult(name=name, result=[content], is_error=failed)
 
 
 def _read(result: Any) -> Any:

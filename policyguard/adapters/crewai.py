@@ -23,7 +23,7 @@ except ModuleNotFoundError as error:
 _COUNTS = ("prompt_tokens", "completion_tokens", "cached_prompt_tokens", "cache_creation_tokens")
 
 
-class PolicyguardCrew(Crew):  # type: ignore[misc]  # the library is not installed where mypy runs
+class PolicyguardCrew(Crew):
     """A `Crew` whose tool calls are checked and recorded, also those of its delegations.
 
     Each kickoff is a turn, and has the session of the surrounding `with guard.session(...):` block,
@@ -112,7 +112,7 @@ class _Kickoff:
         self._runs.end(session)
 
 
-class _GuardedTool(BaseTool):  # type: ignore[misc]  # the library is not installed where mypy runs
+class _GuardedTool(BaseTool):
     """A tool whose calls are checked. It has no cache: an answer from there would be no call."""
 
     _inner: Any = PrivateAttr()

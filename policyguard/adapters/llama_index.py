@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 from uuid import uuid4
 
@@ -35,7 +36,7 @@ _USER = "the user of LlamaIndex"
 _RUN, _BATCH = "policyguard_run", "policyguard_batch"
 
 
-class PolicyguardAgent(FunctionAgent):  # type: ignore[misc]  # the library is not installed where mypy runs
+class PolicyguardAgent(FunctionAgent):
     """A `FunctionAgent` whose tool calls are checked and recorded, also in an `AgentWorkflow`.
 
     A `Context` is one run, also when it goes on later. *Ask* waits for a `HumanResponseEvent`.
@@ -51,7 +52,8 @@ class PolicyguardAgent(FunctionAgent):  # type: ignore[misc]  # the library is n
     def __init__(self, **fields: Any) -> None:
         super().__init__(**fields)
         self._runs = AgentRuns(self.guard, self.price)
-        self.tools = [self._guarded(tool) for tool in self.tools or ()]
+        agent: Any = self
+        agent.tools = [self._guarded(tool) for tool in agent.tools or ()]
 
     async def get_tools(self, input_str: str | None = None) -> Sequence[Any]:
         """Return the tools, guarded, also those of a retriever."""
@@ -65,9 +67,9 @@ class PolicyguardAgent(FunctionAgent):  # type: ignore[misc]  # the library is n
         if text := halt_text(session):
             message = ChatMessage(role="assistant", content=text)
             return AgentOutput(response=message, tool_calls=[], current_agent_name=self.name)
-        names = [tool.metadata.get_name() for tool in tools]
-        hidden = await run_blocking(self.guard, partial(offer, session, names))
-        shown = [tool for tool, name in zip(tools, names, strict=True) if name not in hidden]
+        named = {tool.metadata.get_name(): tool for tool in tools}
+        hidden = await run_blocking(self.guard, partial(offer, session, named))
+        shown = [tool for name, tool in named.items() if name not in hidden]
         output = await super().take_step(ctx, llm_input, shown, memory)
         await ctx.store.set(_BATCH, uuid4().hex)
         await run_blocking(self.guard, partial(self._runs.spend, session, self._read(output.raw)))
@@ -90,12 +92,11 @@ class PolicyguardAgent(FunctionAgent):  # type: ignore[misc]  # the library is n
         return max(usages, key=lambda usage: usage.input + usage.output)
 
 
-class _GuardedTool(FunctionTool):  # type: ignore[misc]  # the library is not installed where mypy runs
+class _GuardedTool(FunctionTool):
     """A tool whose calls are checked. LlamaIndex passes the context to functions that want one."""
 
     def __init__(self, inner: Any, agent: PolicyguardAgent) -> None:
-        async def wants_context(ctx: Context) -> None:
-            """Only its parameter is read."""
+        async def wants_context(ctx: Context) -> None: ...
 
         wants_context.__annotations__["ctx"] = Context
         super().__init__(async_fn=wants_context, metadata=inner.metadata)
@@ -112,15 +113,15 @@ class _GuardedTool(FunctionTool):  # type: ignore[misc]  # the library is not in
         session, batch = await agent._open(ctx), await ctx.store.get(_BATCH, default=None)
         call = GuardedCall(session, self.metadata.get_name(), args, batch=batch)
         run = partial(self._invoke, ctx, args)
-        end = await call.arun(run, read=_read, pauses=(WaitingForEvent,))
+        arun = partial(call.arun, run, read=attrgetter("content"), pauses=(WaitingForEvent,))
+        end = await arun()
         if call.needs_approval and (approval := await self._ask(ctx, args, end.text)):
-            end = await call.arun(run, ask=lambda _: approval, read=_read, pauses=(WaitingForEvent,))
+            end = await arun(ask=lambda _: approval)
         return self._write(end, args)
 
     async def _invoke(self, ctx: Any, args: dict[str, Any]) -> Any:
-        inner = self._inner
-        wants = getattr(inner, "requires_context", False) and inner.ctx_param_name
-        output = await inner.acall(**args, **({inner.ctx_param_name: ctx} if wants else {}))
+        wanted = getattr(self._inner, "ctx_param_name", None)
+        output = await self._inner.acall(**args, **({wanted: ctx} if wanted else {}))
         if output.is_error:
             raise output.exception or RuntimeError(output.content)
         return output
@@ -147,7 +148,3 @@ class _GuardedTool(FunctionTool):  # type: ignore[misc]  # the library is not in
             is_error=end.failed,
             exception=end.error,
         )
-
-
-def _read(output: Any) -> str:
-    return str(output.content)

@@ -119,8 +119,9 @@ class _GuardedTool:
 
     def __call__(self, *args: Any, sanitize_inputs_outputs: bool = False, **named: Any) -> Any:
         inner = self._inner
-        options: dict[str, Any] = {"sanitize_inputs_outputs": True} if sanitize_inputs_outputs else {}
+        options = {"sanitize_inputs_outputs": True} if sanitize_inputs_outputs else {}
         if len(args) == 1 and not named and isinstance(args[0], dict):
-            args, named = (), args[0]
-        given = {**dict(zip(inner.inputs, args, strict=False)), **named}
-        return self._agent.call(inner, given, partial(inner, *args, **named, **options))
+            named = args[0]
+        else:
+            named = {**dict(zip(inner.inputs, args, strict=False)), **named}
+        return self._agent.call(inner, named, partial(inner, **named, **options))

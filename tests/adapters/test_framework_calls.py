@@ -20,6 +20,12 @@ from policyguard.adapters.runs import AgentRuns, Usage, begin_calling, calling, 
 POLICY = Path("tests/adapters/frameworks/policy.yaml")
 PAGE = Path("docs/integrations/frameworks.md")
 MODULES = {
+    "ag2": "ag2",
+    "agent_framework": "agent_framework",
+    "autogen": "autogen_agentchat",
+    "crewai": "crewai",
+    "llama_index": "llama_index.core",
+    "smolagents": "smolagents",
     "claude_agent_sdk": "claude_agent_sdk",
     "google_adk": "google.adk",
     "langchain": "langchain",

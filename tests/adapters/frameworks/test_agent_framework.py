@@ -83,7 +83,9 @@ def make_agent(middleware: list[Any], script: Script, tools: Tools, name: str) -
             agent = make_agent(middleware, [*one.script * 2], one.tools, called)
             made.append(agent.as_tool(name=called, description="Ask."))
         else:
-            made.append(tool(name=called, description="A tool.", approval_mode="never_require")(one))
+            made.append(
+                tool(name=called, description="A tool.", approval_mode="never_require")(one)
+            )
     return Agent(client=ScriptedClient(script), tools=made, middleware=middleware, name=name)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -30,7 +30,7 @@ SPENT = RequestUsage(USAGE.input, USAGE.output)
 class ScriptedClient(ChatCompletionClient):
     """Plays a script, and notes which tools it is offered."""
 
-    model_info = {
+    model_info: ClassVar = {
         "vision": False,
         "function_calling": True,
         "json_output": False,

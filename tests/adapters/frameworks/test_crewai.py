@@ -18,6 +18,7 @@ pytest.importorskip("crewai", reason="runs with `make test-frameworks`")
 
 from crewai import Agent, BaseLLM, Crew, Task
 from crewai.tools import tool
+from pydantic import Field
 
 from policyguard import Guard
 from policyguard.adapters.crewai import PolicyguardCrew
@@ -34,7 +35,6 @@ from tests.adapters.frameworks.scripts import (
 )
 from tests.adapters.frameworks.story import POLICY, Desk, Story
 
-
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the framework's own
 
 
@@ -42,8 +42,8 @@ class ScriptedModel(BaseLLM):
     """Plays a script, and notes which tools it is offered, and what it hears."""
 
     script: list[Any]
-    offered: list[set[str]] = []
-    heard: list[Any] = []
+    offered: list[set[str]] = Field(default_factory=list)
+    heard: list[Any] = Field(default_factory=list)
 
     def supports_function_calling(self) -> bool:
         return True

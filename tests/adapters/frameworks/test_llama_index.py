@@ -15,6 +15,7 @@ from llama_index.core.base.llms.types import ChatMessage, ChatResponse, LLMMetad
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.tools import FunctionTool, ToolSelection
 from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
+from pydantic import Field
 
 from policyguard import Guard
 from policyguard.adapters.llama_index import PolicyguardAgent
@@ -49,7 +50,7 @@ class ScriptedModel(FunctionCallingLLM):
     """Plays a script, and notes which tools it is offered."""
 
     script: list[Any]
-    offered: list[set[str]] = []
+    offered: list[set[str]] = Field(default_factory=list)
 
     @property
     def metadata(self) -> LLMMetadata:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -90,7 +90,7 @@ def make_tool(name: str, fn: Any) -> Tool:
     class Made(Tool):
         skip_forward_signature_validation = True
         description = "A tool."
-        inputs = {
+        inputs: ClassVar = {
             one: {"type": KINDS[str(parameter.annotation)], "description": "An argument."}
             for one, parameter in parameters.items()
         }

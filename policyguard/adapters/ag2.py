@@ -108,7 +108,7 @@ class _Turn(BaseMiddleware):
 
 
 async def _ask(event: Any, context: Any, message: str) -> bool:
-    """Return whether the human approves of a call; nobody to ask is a no."""
+    """Return whether the human approves of a call; where there is none, no."""
     try:
         question = ToolApprovalRequest(f"{message}\nApprove? Y/N", tool_call_id=event.id)
         return (await context.ask(question)).strip().lower() in _YES

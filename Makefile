@@ -22,7 +22,7 @@ test-all: $(READY)
 
 # Each framework of agents in an environment of its own, at the newest version its extra allows.
 FRAMEWORKS := langchain openai_agents pydantic_ai claude_agent_sdk google_adk strands agent_framework \
-  autogen ag2 crewai llama_index smolagents
+  autogen ag2 crewai llama_index smolagents litellm
 
 test-frameworks: $(FRAMEWORKS:%=.venv-frameworks/%/.ready)
 	@for one in $(FRAMEWORKS); do \

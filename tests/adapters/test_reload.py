@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from policyguard import Guard
 from policyguard.adapters.client.connection import post
+from policyguard.adapters.service.reload import PolicyReload
 from tests.adapters.conftest import POLICY, StartService
 from tests.adapters.running_service import RunningService
 
@@ -77,3 +80,45 @@ def test_what_a_person_does_needs_the_token_of_admins(
     command += ["-d", '{"id": "k1", "by": "ann"}']
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(run.stdout) == {"revoked": False}
+
+
+class InForce:
+    """What a service has of a policy, without its sockets."""
+
+    def __init__(self, policy: Path) -> None:
+        self.guard = Guard.load(policy)
+
+    async def swap(self, load: Callable[[], Guard]) -> None:
+        self.guard.close()
+        self.guard = load()
+
+
+def test_a_policy_is_reloaded_by_itself_also_once_it_is_mended(
+    policy_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As where the agent's user can write none of the files, which root always can."""
+    monkeypatch.setattr("policyguard.adapters.service.reload._is_replaceable", lambda _: False)
+
+    def in_force(text: str) -> str:
+        policy_file.write_text(text)
+        for _ in range(2):
+            asyncio.run(reload.look())
+        session = service.guard.session("s")
+        return next(
+            word
+            for word in ("canary", "parrot", "swan")
+            if session.preview("delete", {"path": word}).effect == "block"
+        )
+
+    service = InForce(policy_file)
+    reload = PolicyReload(service, [str(policy_file)], tmp_path / "state.db")  # type: ignore[arg-type]  # that is all it uses
+    assert in_force(POLICY) == "canary"
+    assert in_force(CHANGED) == "parrot"
+    caplog.clear()
+    assert in_force(CHANGED + "broken: [") == "parrot"
+    assert len([one for one in caplog.messages if "stays" in one]) == 1
+    assert in_force(CHANGED.replace("parrot", "swan")) == "swan"
+    service.guard.close()

@@ -35,18 +35,28 @@ class PolicyReload:
         self._policies = [*policies]
         self._store = store
         self._inputs: Inputs | None = None
-        self._is_noted = False
+        self._seen: object = None
+        """The files as they were at the last look, if they had changed, or what was wrong."""
 
     async def watch(self) -> None:
         """Look at the files from time to time, until cancelled."""
         while True:
             await asyncio.sleep(_INTERVAL)
+            await self.look()
+
+    async def look(self) -> None:
+        """Reload the policy if its files have changed since the last look, or say why not."""
+        try:
             inputs = await asyncio.to_thread(self._find_change)
             if inputs is None:
-                self._is_noted = False
-            elif not self._is_noted:
-                self._is_noted = True
+                self._seen = None
+            elif (found := [*map(_stamp, _own_files(inputs))]) != self._seen:
+                self._seen = found
                 await self._reload_changed(inputs)
+        except PolicyError as error:  # it was broken between two readings
+            if str(error) != self._seen:
+                warn(f"the policy in force stays: {error}")
+            self._seen = str(error)
 
     async def reload(self, digest: str) -> str:
         """Load the policy as it is now, if its digest is this. Returns an error, or ""."""
@@ -97,6 +107,15 @@ class PolicyReload:
 
 def _own_files(inputs: Inputs) -> list[Path]:
     return [Path(file.key) for file in inputs.files if not file.key.startswith(PACK_PREFIX)]
+
+
+def _stamp(file: Path) -> object:
+    """Return what differs once a file has been changed again."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _is_replaceable(file: Path) -> bool:

@@ -13,8 +13,8 @@ _SUB_AGENT = "you are the sub-agent"
 
 
 def _prepare(work: Workplace, port: int) -> tuple[list[str], dict[str, str]]:
-    arguments = ["-p", "go", "--settings", str(work.settings), "--allowedTools", "Bash Agent"]
-    return arguments, {
+    settings = ["--settings", str(work.settings)] if work.settings.exists() else []
+    return ["-p", "go", *settings, "--allowedTools", "Bash Agent"], {
         "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}",
         "ANTHROPIC_API_KEY": "none",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",

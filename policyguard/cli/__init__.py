@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 _COMMANDS = (
+    "approvals",
     "budgets",
     "check",
     "constraints",

@@ -6,7 +6,9 @@ import threading
 from typing import TYPE_CHECKING
 
 from policyguard.engines.fingerprint import Fingerprinter
+from policyguard.evaluator.evaluator import Evaluator
 from policyguard.guard.approvals.grant_sync import GrantSync
+from policyguard.guard.approvals.questions import open_questions
 from policyguard.guard.clock import SteadyClock
 from policyguard.guard.guard_state import GuardState
 from policyguard.guard.learning.constraint_sync import ConstraintSync
@@ -15,6 +17,7 @@ from policyguard.learned import snapshot as snapshots
 from policyguard.model.constraint import Constraint
 from policyguard.model.errors import ClosedError
 from policyguard.model.grant import Grant
+from policyguard.model.question import OpenQuestion
 
 if TYPE_CHECKING:
     from policyguard.guard.candidate import Candidate
@@ -25,6 +28,7 @@ class GuardRecords:
 
     _candidate: Candidate | None
     _constraint_sync: ConstraintSync | None
+    _evaluator: Evaluator
     _fingerprinter: Fingerprinter
     _grant_sync: GrantSync | None
     _lock: threading.RLock
@@ -46,6 +50,16 @@ class GuardRecords:
                 sorted(
                     self._state.constraint_set, key=lambda constraint: constraint.confirmed_at or 0
                 )
+            )
+
+    def questions(self) -> tuple[OpenQuestion, ...]:
+        """Return the calls of open sessions that wait for an approval, by session, oldest first."""
+        with self._lock:
+            now = self._steady_clock.read()[0]
+            return tuple(
+                question
+                for state in self._state.evaluator_state.sessions.values()
+                for question in open_questions(self._evaluator, state, now, self._state.redact)
             )
 
     def grants(self) -> tuple[Grant, ...]:

@@ -44,11 +44,13 @@ class GuardState(TransitionHooks):
         self.has_radius = bool(compiled.radius)
         self._progress_tracker = ProgressTracker(compiled.policy)
         self._learn_entries = compiled.learning
+        self.redact = build_redactor(compiled.policy)
+        """Redacts what stands in messages, and what is shown of calls."""
         self.learner = Learner(
             compiled.learning,
             evaluator.bounds.unreported,
             compiled.fingerprinter.fingerprint_text,
-            build_redactor(compiled.policy),
+            self.redact,
         )
         self.shared_budgets: SharedBudgets | None = None
         self.host_reports = HostReports()

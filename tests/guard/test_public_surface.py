@@ -41,6 +41,7 @@ def test_guard_has_only_documented_members(tmp_path: Path) -> None:
         "load",
         "on",
         "policy",
+        "questions",
         "restore",
         "revoke",
         "session",

@@ -275,6 +275,50 @@ export interface components {
             approved: boolean;
         };
         /**
+         * ListRequest
+         * @description All of them.
+         */
+        ListRequest: Record<string, unknown>;
+        /**
+         * ApprovalsAnswer
+         * @description The calls that wait for an approval.
+         */
+        ApprovalsAnswer: {
+            approvals: components["schemas"]["OpenQuestion"][];
+        };
+        /**
+         * OpenQuestion
+         * @description A call whose effect was *ask*, and which may still be approved.
+         *
+         *         `call` is its id. `args` are redacted as messages are; None: its journal kept none. `entries`
+         *         asked; `message` is what the model reads, where that is still known. `asked_at` is seconds
+         *         since 1970 (UTC), and so is `expires_at`, after which an approval counts no more; None: never.
+         *         Of `approvers` people some have approved: `approved_by`. An approver needs one of the `labels`,
+         *         if there are any.
+         */
+        OpenQuestion: {
+            session: string;
+            call: string;
+            tool: string;
+            args: Record<string, unknown> | null;
+            entries: string[];
+            asked_at: number | null;
+            expires_at: number | null;
+            approvers: number;
+            approved_by: string[];
+            labels: string[];
+            /** @default  */
+            parent?: string;
+            /** @default  */
+            agent?: string;
+            /** @default  */
+            user?: string;
+            /** @default  */
+            project?: string;
+            /** @default  */
+            message?: string;
+        };
+        /**
          * GrantRequest
          * @description More of a budget, by its `extend` or by an `amount` in the budget's own unit.
          */
@@ -563,6 +607,9 @@ export type CallRequest = components['schemas']['CallRequest'];
 export type Done = components['schemas']['Done'];
 export type ApproveRequest = components['schemas']['ApproveRequest'];
 export type ApproveAnswer = components['schemas']['ApproveAnswer'];
+export type ListRequest = components['schemas']['ListRequest'];
+export type ApprovalsAnswer = components['schemas']['ApprovalsAnswer'];
+export type OpenQuestion = components['schemas']['OpenQuestion'];
 export type GrantRequest = components['schemas']['GrantRequest'];
 export type SessionRequest = components['schemas']['SessionRequest'];
 export type SpendRequest = components['schemas']['SpendRequest'];

@@ -1,6 +1,13 @@
 /** A client of policyguard's service. */
 
-import type { Constraint, Grant, Health, SessionAnswer } from "./api.js";
+import type {
+  ApprovalsAnswer,
+  Constraint,
+  Grant,
+  Health,
+  OpenQuestion,
+  SessionAnswer,
+} from "./api.js";
 import { Session, type SessionOptions } from "./session.js";
 import { Transport, type TransportOptions } from "./transport.js";
 
@@ -30,6 +37,11 @@ export class Policyguard {
   /** The sessions that are open in the service. */
   sessions(): Promise<SessionAnswer[]> {
     return this.#transport.get("/v1/sessions");
+  }
+
+  /** The calls that wait for a person; `session.approve` answers one. */
+  async questions(): Promise<OpenQuestion[]> {
+    return (await this.#transport.post<ApprovalsAnswer>("/v1/approvals", {})).approvals;
   }
 
   constraints(): Promise<Constraint[]> {

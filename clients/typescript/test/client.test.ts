@@ -66,6 +66,7 @@ test("a call that is asked about runs after a yes", async () => {
   const session = guard.session("ask");
   const asked = await session.run("deploy", { to: "shop" }, () => "deployed");
   assert.equal(asked.decision?.effect, "ask");
+  assert.deepEqual((await guard.questions()).map((one) => one.tool), ["deploy"]);
   assert.deepEqual(await session.approve(asked.decision?.call ?? "", "ann"), { approved: true });
   const end = await session.run("deploy", { to: "shop" }, () => "deployed");
   assert.equal(end.value, "deployed");

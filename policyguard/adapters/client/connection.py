@@ -30,7 +30,7 @@ class Unavailable(Exception):  # noqa: N818 - a state, not always an error
 
 
 def post(
-    socket_path: str, path: str, body: bytes, *, timeout: float = 10.0
+    socket_path: str, path: str, body: bytes, *, timeout: float = 10.0, token: str = ""
 ) -> tuple[int, dict[str, str], bytes]:
     """Return the status, the headers (names in lower case) and the body of the answer.
 
@@ -46,6 +46,7 @@ def post(
         connection.connect(socket_path)
         _require_own(_socket, connection)
         head = f"POST {path} HTTP/1.1\r\nhost: policyguard\r\nconnection: close\r\n"
+        head += f"authorization: Bearer {token}\r\n" if token else ""
         head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
         sent = True
         connection.sendall(head.encode() + body)

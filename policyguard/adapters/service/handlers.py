@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from policyguard.adapters.service.protocol import (
+    ApprovalsAnswer,
     ApproveAnswer,
     ApproveRequest,
     CallRequest,
@@ -19,6 +20,7 @@ from policyguard.adapters.service.protocol import (
     CheckRequest,
     Done,
     GrantRequest,
+    ListRequest,
     MarkRequest,
     OfferRequest,
     OutcomeAnswer,
@@ -35,6 +37,7 @@ from policyguard.adapters.sessions import (
     SessionRequest,
     describe_session,
 )
+from policyguard.guard.approvals.questions import find_asked
 from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision
 from policyguard.model.errors import ClosedError, SessionLimitError, UnknownCallError
@@ -117,6 +120,8 @@ def approve(sessions: ServedSessions, request: ApproveRequest) -> ApproveAnswer:
     """Approve a call whose effect is *ask*, and perhaps calls like it."""
     session = sessions.open(request)
     decision = sessions.asked.get((session.id, request.call))
+    if decision is None:  # it was asked about before this service began
+        decision = find_asked(session._state, request.call)
     if decision is None:
         raise UnknownCallError(
             f"call `{request.call}` of session `{session.id}` does not wait for an approval: "
@@ -132,6 +137,16 @@ def approve(sessions: ServedSessions, request: ApproveRequest) -> ApproveAnswer:
             scope=request.scope,
         )
     )
+
+
+def approvals(sessions: ServedSessions, _: ListRequest) -> ApprovalsAnswer:
+    """List the calls of open sessions that wait for an approval."""
+    found = []
+    for question in sessions.guard.questions():
+        decision = sessions.asked.get((question.session, question.call))
+        message = "" if decision is None else decision.message
+        found.append(msgspec.structs.replace(question, message=message))
+    return ApprovalsAnswer(approvals=found)
 
 
 def grant(sessions: ServedSessions, request: GrantRequest) -> Done:
@@ -229,6 +244,7 @@ OPERATIONS = (
     Operation("/v1/preview", CheckRequest, CheckAnswer, preview),
     Operation("/v1/release", CallRequest, Done, release),
     Operation("/v1/approve", ApproveRequest, ApproveAnswer, approve),
+    Operation("/v1/approvals", ListRequest, ApprovalsAnswer, approvals, session_bound=False),
     Operation("/v1/grant", GrantRequest, Done, grant),
     Operation("/v1/turn", SessionRequest, Done, turn),
     Operation("/v1/spend", SpendRequest, Done, spend),

@@ -14,6 +14,7 @@ from policyguard.model.decision import EvalError, Violation
 from policyguard.model.grant import GrantScope, Remember
 from policyguard.model.outcome import ResultViolation
 from policyguard.model.policy import Blame
+from policyguard.model.question import OpenQuestion
 
 
 class CheckRequest(SessionRequest, kw_only=True):
@@ -123,6 +124,16 @@ class ApproveAnswer(msgspec.Struct, kw_only=True):
     """Whether the call is approved now: a rule may need several people."""
 
     approved: bool
+
+
+class ListRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """All of them."""
+
+
+class ApprovalsAnswer(msgspec.Struct, kw_only=True):
+    """The calls that wait for an approval."""
+
+    approvals: list[OpenQuestion]
 
 
 class GrantRequest(SessionRequest, kw_only=True):

@@ -155,6 +155,7 @@ def test_the_change_is_shown_and_asked_about(client: str, tmp_path: Path) -> Non
     assert asked.exit_code == 1
     assert "+++" in asked.output
     assert "policyguard" in asked.output
+    assert "s3cret" not in asked.output
     assert file.read_text() == TEXTS[client]
 
 

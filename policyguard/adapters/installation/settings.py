@@ -88,9 +88,13 @@ def read_settings(file: Path) -> str:
 
 
 def show_change(file: Path, before: str, after: str) -> str:
-    """Return a unified diff of a settings file."""
+    """Return a unified diff of a settings file, without the lines around: some hold secrets."""
     lines = difflib.unified_diff(
-        before.splitlines(keepends=True), after.splitlines(keepends=True), str(file), str(file)
+        before.splitlines(keepends=True),
+        after.splitlines(keepends=True),
+        str(file),
+        str(file),
+        n=0,
     )
     return "".join(lines)
 

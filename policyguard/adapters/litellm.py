@@ -96,6 +96,8 @@ class PolicyguardGuardrail(CustomGuardrail):
             else:
                 yield chunk
         whole: Any = litellm.stream_chunk_builder(chunks)
+        if whole is None:  # there was no chunk
+            return
         before = _tool_calls(whole)
         whole = await self.async_post_call_success_hook(request_data, user_api_key_dict, whole)
         if _tool_calls(whole) == before:

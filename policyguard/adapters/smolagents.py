@@ -115,6 +115,8 @@ class _GuardedTool:
         self._agent = agent
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_inner":  # a copy that is being made has none yet
+            raise AttributeError(name)
         return getattr(self._inner, name)
 
     def __call__(self, *args: Any, sanitize_inputs_outputs: bool = False, **named: Any) -> Any:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
 
-os.environ |= {
+if find_spec("crewai") is None:
+    pytest.skip("runs with `make test-frameworks`", allow_module_level=True)
+os.environ |= {  # before it is imported
     "CREWAI_DISABLE_TELEMETRY": "true",
     "OTEL_SDK_DISABLED": "true",
     "CREWAI_TRACING_ENABLED": "false",
 }
-pytest.importorskip("crewai", reason="runs with `make test-frameworks`")
 
 from crewai import Agent, BaseLLM, Crew, Task
 from crewai.tools import tool

@@ -17,6 +17,7 @@ os.environ |= {  # before it is imported
     "OTEL_SDK_DISABLED": "true",
     "CREWAI_TRACING_ENABLED": "false",
 }
+pytest.importorskip("crewai")  # without its own warnings
 
 from crewai import Agent, BaseLLM, Crew, Task
 from crewai.tools import tool

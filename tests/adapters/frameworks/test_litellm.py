@@ -23,6 +23,7 @@ import pytest
 if find_spec("litellm") is None:
     pytest.skip("runs with `make test-frameworks`", allow_module_level=True)
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # before it is imported
+pytest.importorskip("litellm")  # without its own warnings
 
 POLICY = """
 policyguard: 1

@@ -23,13 +23,10 @@ try:
 except ModuleNotFoundError as error:
     raise missing_extra(error, "LiteLLM", "litellm") from None
 
-_MODEL_CALL = "model_call"
-"""The tool as which policies see a call of a model."""
 _CACHE = ("prompt_tokens_details.cached_tokens", "cache_creation_input_tokens")
 _COUNTS = ("prompt_tokens", "completion_tokens", *_CACHE)
 _KNOWN_CALLS = 10_000
 """Calls that are remembered: those without a result, and of the others what became of it."""
-_TOO_MANY, _FORBIDDEN = 429, 403
 
 
 class PolicyguardGuardrail(CustomGuardrail):
@@ -56,11 +53,11 @@ class PolicyguardGuardrail(CustomGuardrail):
                 await self._record(session, message)
         if messages and messages[-1].get("role") == "user":
             await run_blocking(self.guard, session.turn)
-        model = {"model": data.get("model", "")}
-        decision = await run_blocking(self.guard, partial(session.preview, _MODEL_CALL, model))
+        asked = partial(session.preview, "model_call", {"model": data.get("model", "")})
+        decision = await run_blocking(self.guard, asked)
         if not decision.allowed:
-            budget = any(one.id.startswith("budgets/") for one in decision.violations)
-            raise HTTPException(_TOO_MANY if budget else _FORBIDDEN, detail=decision.message)
+            is_spent = any(one.id.startswith("budgets/") for one in decision.violations)
+            raise HTTPException(429 if is_spent else 403, detail=decision.message)
         return data
 
     async def async_post_call_success_hook(
@@ -95,9 +92,9 @@ class PolicyguardGuardrail(CustomGuardrail):
                 held.append(chunk)
             else:
                 yield chunk
-        whole: Any = litellm.stream_chunk_builder(chunks)
-        if whole is None:  # there was no chunk
+        if not chunks:
             return
+        whole: Any = litellm.stream_chunk_builder(chunks)
         before = _tool_calls(whole)
         whole = await self.async_post_call_success_hook(request_data, user_api_key_dict, whole)
         if _tool_calls(whole) == before:
@@ -106,10 +103,8 @@ class PolicyguardGuardrail(CustomGuardrail):
             return
         last = held[-1].model_copy(deep=True)
         for choice, said in zip(last.choices, whole.choices, strict=False):
-            calls = said.message.tool_calls or []
-            choice.delta.tool_calls = [
-                {"index": index, **call.model_dump()} for index, call in enumerate(calls)
-            ]
+            calls = enumerate(said.message.tool_calls or [])
+            choice.delta.tool_calls = [{"index": i, **call.model_dump()} for i, call in calls]
             choice.delta.content, choice.finish_reason = said.message.content, said.finish_reason
         yield last
 
@@ -140,19 +135,14 @@ class PolicyguardGuardrail(CustomGuardrail):
     async def _open(self, key: Any, data: dict[str, Any]) -> Session:
         found = data.get("litellm_session_id") or (data.get("metadata") or {}).get("session_id")
         id_ = str(found or f"key-{key.token or key.user_id or 'none'}")
-        user, project = key.user_id or "", key.team_id or ""
-        opened = partial(self.guard.session, id_, user=user, project=project)
+        opened = partial(self.guard.session, id_, user=key.user_id or "", project=key.team_id or "")
         return await run_blocking(self.guard, opened)
 
 
 def _price(usage: Usage) -> float:
     """Return what an answer costs by LiteLLM's own list of prices, 0 for an unknown model."""
-    counts = {
-        "prompt_tokens": usage.input,
-        "completion_tokens": usage.output,
-        "cache_read_input_tokens": usage.cache_read,
-        "cache_creation_input_tokens": usage.cache_write,
-    }
+    names = ("prompt", "completion", "cache_read_input", "cache_creation_input")
+    counts = dict(zip((f"{name}_tokens" for name in names), usage[1:], strict=True))
     try:
         return float(sum(litellm.cost_per_token(model=usage.model, **counts)))
     except Exception:  # noqa: BLE001 - it raises this for a model without a price

@@ -67,8 +67,7 @@ class PolicyguardCrew(Crew):
     def _prepare_tools(self, agent: Any, task: Any, tools: Any) -> list[Any]:
         """Return the tools of a task, guarded. All: without any the agent's own would run."""
         tools = super()._prepare_tools(agent, task, tools)
-        self._kickoff.tools |= {tool.name for tool in tools}  # tasks may run side by side
-        offer(self._kickoff.session(), self._kickoff.tools)
+        offer(self._kickoff.session(), (tool.name for tool in tools))
         return [_GuardedTool.wrap(tool, self._kickoff, agent) for tool in tools]
 
 
@@ -79,7 +78,6 @@ class _Kickoff:
         self._runs = AgentRuns(crew.guard, crew.price)
         self._name = self._runs.name()
         self._agent = crew.name or ""
-        self.tools: set[str] = set()
         self._lock = threading.Lock()
         models = [agent.llm for agent in crew.agents] + [crew.manager_llm]
         self._counted = {

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple, cast
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 from policyguard.guard.guard import Guard
 from policyguard.guard.session import Session
@@ -111,9 +112,15 @@ def halt_text(session: Session) -> str:
     return f"The run was halted by {entry}." if entry else ""
 
 
+_offered: WeakKeyDictionary[Session, set[str]] = WeakKeyDictionary()
+"""The tools of all agents of a session so far: they may run side by side, each with its own."""
+
+
 def offer(session: Session, tools: Iterable[str]) -> Collection[str]:
     """Say which tools a model could have; return those that it need not be offered."""
-    session.offer(list(tools))
+    known = _offered.setdefault(session, set())
+    known.update(tools)
+    session.offer(sorted(known))
     return session.disabled
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from policyguard import Guard
 from policyguard.adapters.calls import Approval, CallEnd, GuardedCall, as_result
-from policyguard.adapters.runs import AgentRuns, Usage, begin_calling, calling, halt_text
+from policyguard.adapters.runs import AgentRuns, Usage, begin_calling, calling, halt_text, offer
 
 POLICY = Path("tests/adapters/frameworks/policy.yaml")
 PAGE = Path("docs/integrations/frameworks.md")
@@ -219,3 +219,12 @@ def test_each_framework_has_an_extra_a_page_and_a_story() -> None:
         assert page in extras
         assert PAGE.with_name(f"{page}.md").exists()
         assert Path(f"tests/adapters/frameworks/test_{page.replace('-', '_')}.py").exists()
+
+
+def test_agents_of_one_session_have_each_others_tools(guard: Guard) -> None:
+    """They may run side by side: none is refused a tool because another began later."""
+    with guard.session("s") as session:
+        offer(session, ["lookup"])
+        offer(session, ["fetch"])
+        assert session.preview("lookup", {"word": "a"}).allowed
+        assert session.preview("no_such_tool", {}).violations

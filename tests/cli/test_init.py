@@ -41,7 +41,13 @@ def test_what_is_written_extends_the_pack_and_is_clean(pack: str) -> None:
     assert max(map(len, Path("mine.yaml").read_text().splitlines()[:30])) <= 100
 
 
-@pytest.mark.parametrize("pack", PACKS)
+@pytest.mark.parametrize(
+    "pack",
+    [
+        pack if pack in ("coding-agent", "core") else pytest.param(pack, marks=pytest.mark.slow)
+        for pack in PACKS
+    ],
+)
 def test_every_section_in_the_comments_can_be_taken_in(pack: str) -> None:
     lines = run("init", pack, "--output", "-").stdout.splitlines()
     sections = [

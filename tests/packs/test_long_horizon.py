@@ -17,6 +17,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def runs() -> list[dict[str, Any]]:
     command = [sys.executable, "-m", "benchmarks.long_horizon", "--format", "json"]

@@ -178,7 +178,19 @@ class TestNumbers:
         assert error(source, x=1) == "division-by-zero"
 
     @pytest.mark.parametrize(
-        "source", ["x + 1", "x - y", "x * 1u", "x < 'a'", "-y", "!x", "x + dyn(true)"]
+        "source",
+        [
+            "x + 1",
+            "x - y",
+            "x * 1u",
+            "x < 'a'",
+            "-y",
+            "!x",
+            "x + dyn(true)",
+            "timestamp('2026-01-01T00:00:00Z') - x",
+            "timestamp('2026-01-01T00:00:00Z') - y",
+            "duration('1s') - dyn(timestamp('2026-01-01T00:00:00Z'))",
+        ],
     )
     def test_types_do_not_mix(self, source: str) -> None:
         assert error(source, x=1.0, y="a") == "no-such-overload"

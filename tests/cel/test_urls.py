@@ -101,6 +101,7 @@ def test_host(url: str, host: str) -> None:
         "http://[::1",
         "http://::1",
         "http://[::1%25eth0]",
+        "http://[fe80::1%eth0]",
         "http://[127.0.0.1]",
         "http://[::1]x",
         "http://[]",

@@ -51,6 +51,15 @@ def test_errors_that_share_their_words_are_one_cluster() -> None:
     ]
 
 
+def test_signatures_of_the_same_words_have_ids_of_their_own() -> None:
+    errors = [f"{first} quux glorped {number}" for first in ("é", "è", "ê") for number in range(3)]
+    assert [one.id for one in _proposed(*errors)] == [
+        "quux_glorped",
+        "quux_glorped_2",
+        "quux_glorped_3",
+    ]
+
+
 def test_proposal_names_the_tool_with_most_of_the_errors() -> None:
     found = [("a", 2), ("b", 3), ("a", 2)]
     errors = tuple(

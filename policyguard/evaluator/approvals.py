@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import msgspec
+from msgspec.structs import replace
 
 from policyguard.evaluator.evaluation import ApproverPresence
+from policyguard.model.decision import Violation
+from policyguard.model.effect import Effect
 from policyguard.model.event import Charge, Refused
 from policyguard.model.grant import GrantRequest
+
+_DENIED = "do without this call; to make it again changes nothing before the user's next message"
 
 
 class ApprovalRequirement(msgspec.Struct, frozen=True):
@@ -33,6 +38,14 @@ class GivenApproval(msgspec.Struct, frozen=True):
     request: GrantRequest | None = None
 
 
+class GivenDenial(msgspec.Struct, frozen=True):
+    """A no: by whom, until when (ns; None: until the turn ends), and the word for the model."""
+
+    by: str
+    until: int | None
+    message: str
+
+
 class ApprovalRequest(msgspec.Struct, frozen=True):
     """When approval of a call was asked for (ns), which budgets it raises, and the call."""
 
@@ -42,11 +55,12 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
 
 
 class Approvals(msgspec.Struct, eq=False):
-    """A session's approval requests and the approvals received, at most `max_entries` of each."""
+    """A session's approval requests and their answers, at most `max_entries` of each."""
 
     max_entries: int
     requests: dict[str, ApprovalRequest] = msgspec.field(default_factory=dict)
     received: dict[str, list[GivenApproval]] = msgspec.field(default_factory=dict)
+    denied: dict[str, GivenDenial] = msgspec.field(default_factory=dict)
 
     def add_request(self, fingerprint: str, request: ApprovalRequest, within: int | None) -> None:
         """Add a request; it replaces an earlier one only if that was unanswered for `within`."""
@@ -70,6 +84,30 @@ class Approvals(msgspec.Struct, eq=False):
         received.append(approval)
         if len(received) > self.max_entries:
             del received[0]
+
+    def deny(self, fingerprint: str, denial: GivenDenial) -> None:
+        """Add a no to an open request, which it closes. Without one it counts nowhere."""
+        if fingerprint not in self.requests:
+            return
+        self.clear(fingerprint)
+        self.denied[fingerprint] = denial
+        if len(self.denied) > self.max_entries:
+            del self.denied[next(iter(self.denied))]
+
+    def refuse_denied(
+        self, found: list[Violation], fingerprint: str, at: int | None
+    ) -> list[Violation]:
+        """Return the violations of a call; what asks is refused while a no holds at `at` (ns)."""
+        denial = self.denied.get(fingerprint)
+        if denial is None or not (denial.until is None or at is None or at <= denial.until):
+            return found
+        text = f"denied by {denial.by}" + (f": {denial.message}" if denial.message else "")
+        return [
+            replace(one, effect=Effect.BLOCK, reason="denied", text=text, instead=_DENIED)
+            if one.effect is Effect.ASK
+            else one
+            for one in found
+        ]
 
     def is_approved(
         self, fingerprint: str, requirement: ApprovalRequirement | None, at: int | None

@@ -306,6 +306,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
                 or not approvals.is_approved(fingerprint, requirements.get(one.id), at)
             ]
         grants = state.grants.lift(found, attempt, requirements, self.patterns)
+        found = approvals.refuse_denied(found, fingerprint, at)
         effect = max(found, key=strength_of).effect if found else Effect.ALLOW
         if effect < Effect.ASK:
             return Evaluation(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from policyguard.evaluator import transitions, unreported
-from policyguard.evaluator.approvals import GivenApproval
+from policyguard.evaluator.approvals import GivenApproval, GivenDenial
 from policyguard.evaluator.attempt import CallResult
 from policyguard.evaluator.budgets.charges import (
     RebuildLedger,
@@ -20,6 +20,7 @@ from policyguard.model.event import (
     CallEnded,
     ChildCharged,
     Completed,
+    Denied,
     Event,
     Granted,
     Marked,
@@ -80,6 +81,8 @@ def fold(evaluator: Evaluator, state: EvaluatorState, event: Event) -> None:
             change_marks(session, event)
         case Approved():
             approve(session, event)
+        case Denied():
+            deny(session, event)
         case SessionEnded():
             close(evaluator, state, session, event)
 
@@ -161,6 +164,7 @@ def start_turn(
     transitions.reset_refusals(evaluator, session)
     session.halt_entry = ""
     session.refused_batches.clear()
+    session.approvals.denied.clear()
     session.refresh_fast_path()
     if session.marks is not None:
         session.marks.end_turn(session)
@@ -226,6 +230,15 @@ def approve(session: SessionState, event: Approved) -> None:
     session.approvals.add_approval(
         event.fingerprint,
         GivenApproval(event.by, frozenset(event.labels), event.at, _read_request(event)),
+    )
+    session.refresh_fast_path()
+
+
+def deny(session: SessionState, event: Denied) -> None:
+    """Add a no to one call, known by its fingerprint."""
+    transitions.advance_clock(session, event.at)
+    session.approvals.deny(
+        event.fingerprint, GivenDenial(event.by, event.expires_at, event.message)
     )
     session.refresh_fast_path()
 

@@ -15,7 +15,15 @@ import msgspec
 
 from policyguard.engines.fingerprint import Fingerprinter, NotJsonError
 from policyguard.model.constraint import Observation
-from policyguard.model.event import Admitted, Approved, CallEnded, Completed, Event, Refused
+from policyguard.model.event import (
+    Admitted,
+    Approved,
+    CallEnded,
+    Completed,
+    Denied,
+    Event,
+    Refused,
+)
 from policyguard.model.policy import RedactionMode
 from policyguard.model.redaction import redact_items, redact_value
 
@@ -61,6 +69,7 @@ class Redaction:
         if args != "keep" or patterns:
             self.by_event_type |= {Admitted: self._redact_attempt, Refused: self._redact_attempt}
             self.by_event_type[Approved] = self._redact_approval
+            self.by_event_type[Denied] = self._redact_denial
             # A result's observations quote arguments.
             self.by_event_type[Completed] = self._redact_result
         if results != "keep" or patterns:
@@ -98,6 +107,12 @@ class Redaction:
         pattern = self._redact_label(event.pattern) if event.pattern else ""
         same = pattern == event.pattern
         return event if same else msgspec.structs.replace(event, pattern=pattern)
+
+    def _redact_denial(self, event: Denied) -> Event:
+        """Redact what a person said; the model has read it as it was."""
+        message = self._replace_matches(event.message)
+        same = message == event.message
+        return event if same else msgspec.structs.replace(event, message=message)
 
     def _redact_result(self, event: Completed) -> Event:
         text = event.text

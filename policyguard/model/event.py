@@ -300,6 +300,21 @@ class Approved(_Event, frozen=True, tag="approved"):
     grants: tuple[str, ...] = ()
 
 
+class Denied(_Event, frozen=True, tag="denied"):
+    """A user or a program said no to one refused call, known by its fingerprint.
+
+    The same call is refused without asking until the turn ends, or until `expires_at`. `message`
+    is the word for the model.
+    """
+
+    call: str = ""
+    fingerprint: str = ""
+    by: str = ""
+    labels: tuple[str, ...] = ()
+    message: str = ""
+    expires_at: int | None = None
+
+
 class CandidateDiffered(_Event, frozen=True, tag="candidate"):
     """A candidate policy would have decided otherwise on one call; it changed nothing.
 
@@ -342,6 +357,7 @@ Event = (
     | ChildCharged
     | Marked
     | Approved
+    | Denied
     | CandidateDiffered
     | SessionEnded
 )

@@ -10,6 +10,7 @@ from policyguard.model.event import (
     Approved,
     CandidateDiffered,
     Completed,
+    Denied,
     Event,
     Refused,
     SessionEnded,
@@ -109,7 +110,9 @@ class TracePlayer:
                 if item.success is not None:
                     run.success = item.success
                 yield self._close_run(run)
-            elif not isinstance(item, SessionStarted | Approved):  # a replay has no approver
+            elif not isinstance(
+                item, SessionStarted | Approved | Denied
+            ):  # a replay has no approver
                 run.replay_event(item)
         yield from self.close_all()
 

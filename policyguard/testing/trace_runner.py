@@ -9,7 +9,15 @@ import msgspec
 
 from policyguard.engines.yaml_tree import Path
 from policyguard.guard.replay import ReplayGuard, ReplaySession
-from policyguard.model.event import Admitted, Approved, Event, Refused, SessionEnded, SessionStarted
+from policyguard.model.event import (
+    Admitted,
+    Approved,
+    Denied,
+    Event,
+    Refused,
+    SessionEnded,
+    SessionStarted,
+)
 from policyguard.model.outcome import Recorded
 from policyguard.report.policy_tests.results import Failure, Mismatch
 from policyguard.testing.coverage import CoverageRecorder
@@ -95,7 +103,7 @@ class _TraceRunner:
             self._sessions[event.session] = session
         if isinstance(event, Admitted | Refused):
             yield from self._replay_call(session, event)
-        elif not isinstance(event, SessionStarted | Approved):
+        elif not isinstance(event, SessionStarted | Approved | Denied):
             recorded = session.apply(event)
             if isinstance(recorded, Recorded):
                 self._coverage.record_result(recorded)

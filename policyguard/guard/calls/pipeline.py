@@ -62,7 +62,7 @@ class CallPipeline(KnownCalls):
     def __init__(self, guard: Guard, state: SessionState, first_number: int) -> None:
         super().__init__(guard, state, first_number)
         self.steady_clock = guard._steady_clock
-        self._advice = PendingAdvice(guard._evaluator.bounds.in_flight)
+        self.advice = PendingAdvice(guard._evaluator.bounds.in_flight)
         self._is_unreported_noted = False
 
     def check(
@@ -148,6 +148,8 @@ class CallPipeline(KnownCalls):
                 decision = decisions.build_decision(
                     state.id, evaluation, attempt, observe=mode.observe
                 )
+                if admit and self.advice.answers:
+                    self.advice.answers.pop(attempt.approval_fingerprint, None)
                 if admit and not (state.state_changes.seq or self._is_unreported_noted):
                     decision, self._is_unreported_noted = decisions.note_unreported(decision)
             if not admit:
@@ -170,7 +172,7 @@ class CallPipeline(KnownCalls):
                             ancestor_events = ancestor_events or []
                             guard._events.emit_run_marks(state, attempt.at, (), attempt.cleared)
                     if decision.violations:
-                        self._advice.add(attempt.batch or decision.id, decision.message)
+                        self.advice.add(attempt.batch or decision.id, decision.message)
             except (JournalError, StoreError) as error:
                 return self._handle_write_error(decision, attempt, error, ancestor_events)
         if guard_state.host_reports.pending:
@@ -270,8 +272,8 @@ class CallPipeline(KnownCalls):
                 except (JournalError, StoreError) as error:
                     attempt.add_error("journal", error)
             advice = ""
-            if self._advice.texts:
-                advice = self._advice.take(attempt.batch or event.call, is_last=not attempt.batch)
+            if self.advice.texts or self.advice.answers:
+                advice = self.advice.take(attempt.batch or event.call, is_last=not attempt.batch)
         if edited is None and parsed is None and not (advice or learned or attempt.errors):
             return Recorded(result.outcome)
         return build_recorded(result.outcome, edited, parsed, advice, learned, attempt.errors)
@@ -291,15 +293,10 @@ class CallPipeline(KnownCalls):
             self.fold(event)
             for charge in raised:  # a repeated approval raises nothing more
                 extend = self._guard._evaluator.budgets[charge.budget].extension
+                by, wall = event.by, event.wall
                 self.grant(
                     Granted(
-                        event.session,
-                        at=event.at,
-                        wall=event.wall,
-                        budget=charge.budget,
-                        amount=extend,
-                        by=event.by,
-                        key=charge.key,
+                        event.session, event.at, charge.budget, extend, by, charge.key, wall=wall
                     )
                 )
 

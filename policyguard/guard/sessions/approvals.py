@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from policyguard.guard import validate
+from policyguard.guard.approvals.answers import build_denial, describe_approval, describe_denial
 from policyguard.guard.approvals.approver import is_approved, require_comparable
 from policyguard.guard.approvals.grants import grant_calls, read_request
 from policyguard.guard.budgets.raises import find_budget
@@ -65,7 +66,38 @@ class SessionApprovals(SessionLifetime):
                 self._pipeline.approve(approved)
             else:
                 grant_calls(self, decision, approved, request)
-            return is_approved(self.guard._evaluator, self._state, decision, times["at"])
+            done = is_approved(self.guard._evaluator, self._state, decision, times["at"])
+            if done:
+                self._pipeline.advice.add_answer(fingerprint, describe_approval(decision, by))
+            return done
+
+    def deny(
+        self, decision: Decision, *, by: str, labels: Iterable[str] = (), message: str = ""
+    ) -> bool:
+        """Say no to a call whose effect is *ask*, with a `message` for the model.
+
+        The call stays refused, and is not asked about again before the next turn begins, or the
+        time has passed in which the rule wants its answers (`approval.within`). The model reads the
+        message with its next result, and when it makes the call again. One no is enough; a rule
+        that wants its approver to have a label wants that here too.
+
+        Returns whether the call is denied now: not if it does not wait, has expired, was answered
+        before, or `labels` lack one that is needed. Raises as `approve` does.
+        """
+        validate.decision("decision", decision)
+        if decision.effect is not Effect.ASK or decision.session != self.id:
+            raise ValueError(f"call `{decision.id}` of this session does not wait for an answer")
+        by, labels = validate.text("by", by), validate.text_list("labels", labels)
+        message = validate.text("message", message)
+        evaluator, times = self.guard._evaluator, self._times()
+        with self.guard._lock:
+            denied = build_denial(evaluator, self._state, decision, by, labels, message, times)
+            if denied is None:
+                return False
+            self._pipeline.fold(denied)
+            answer = describe_denial(decision, denied)
+            self._pipeline.advice.add_answer(decision.fingerprint, answer)
+            return True
 
     def grant(self, budget: str, amount: float | timedelta | None = None, *, by: str) -> None:
         """Raise a budget for this session, and lift a halt. `approve` makes grants of calls.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
 
+from policyguard.adapters.waiting import Answers, Hold, StillWaiting, current_hold
 from policyguard.guard.guard import Guard
 from policyguard.guard.session import Session
 from policyguard.model.decision import Decision
@@ -72,6 +74,8 @@ class ServedSessions:
         self._opened: OrderedDict[_Key, Session] = OrderedDict()
         self.asked: OrderedDict[tuple[str, str], Decision] = OrderedDict()
         self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._answers: Answers | None = None
+        self._answers_lock = threading.Lock()
 
     def get_open(self, request: SessionRequest) -> Session | None:
         """Return the session of a request if it is open; opening it may take a while."""
@@ -126,12 +130,32 @@ class ServedSessions:
         """Check a call. Raises what `Session.check` raises.
 
         One whose answer was lost and that is in flight already is not counted again, if it
-        `may_be_repeated`.
+        `may_be_repeated`. Where the request may wait (`waiting.holding`), so does a call that needs
+        an approval, and is checked again once it has its answer; `StillWaiting` if it has none in
+        time and the request will be repeated.
         """
         if call and may_be_repeated and call in session.in_flight:
             repeated = session.preview(tool, args, **options)
             if repeated.fingerprint == session.in_flight[call]:
                 return Decision(call, session.id, tool, Effect.ALLOW, True)
+        hold = current_hold()
+        decision: Decision | None = None
+        if hold is not None and hold.is_repeated:
+            decision = self._find_asked_again(session, tool, args, options)
+        if decision is None:
+            decision = self._check(session, tool, args, call, options)
+        if decision.effect is Effect.ASK and hold is not None:
+            return self._await_answer(session, decision, hold, tool, args, call, options)
+        return decision
+
+    def _check(
+        self,
+        session: Session,
+        tool: str,
+        args: Mapping[str, Any],
+        call: str | None,
+        options: dict[str, Any],
+    ) -> Decision:
         decision = session.check(tool, args, call=call, **options)
         if call:
             self._note_seen(session.id, call)
@@ -140,6 +164,53 @@ class ServedSessions:
         if self._observer is not None:
             self._observer.note_decision(decision)
         return decision
+
+    def _find_asked_again(
+        self, session: Session, tool: str, args: Mapping[str, Any], options: dict[str, Any]
+    ) -> Decision | None:
+        """Return the decision on a call that still waits, and is only sent again."""
+        found = session.preview(tool, args, **options)
+        if found.effect is not Effect.ASK:
+            return None
+        return next(
+            (
+                asked
+                for (owner, _), asked in reversed(self.asked.items())
+                if owner == session.id and asked.fingerprint == found.fingerprint
+            ),
+            None,
+        )
+
+    def _await_answer(
+        self,
+        session: Session,
+        decision: Decision,
+        hold: Hold,
+        tool: str,
+        args: Mapping[str, Any],
+        call: str | None,
+        options: dict[str, Any],
+    ) -> Decision:
+        """Wait until a call that was asked about is answered, and check it again then."""
+        answers = self._open_answers()
+        while True:
+            seen = answers.count(session.id)
+            if session.preview(tool, args, **options).effect is not Effect.ASK:
+                return self._check(session, tool, args, call, options)
+            if not answers.wait(session.id, seen, hold.until):
+                if hold.is_last:
+                    return decision
+                raise StillWaiting
+
+    def _open_answers(self) -> Answers:
+        with self._answers_lock:
+            if self._answers is None:
+                self._answers = Answers(self.guard)
+            return self._answers
+
+    def end_waiting(self) -> None:
+        """Let every request that waits for an answer go on without one."""
+        self._open_answers().end()
 
     def record(self, session: Session, call: str, **result: Any) -> Recorded:
         """Report a result. Raises what `Session.record` raises."""

@@ -23,9 +23,10 @@ from policyguard.report.questions import render_question, render_questions
 from policyguard.store.paths import default_store_path
 
 _SECONDS = 10.0
-_EXIT_NOT_APPROVED = 1
+_EXIT_NOT_ANSWERED = 1
 _INTERVAL = 1.0
 _HOUR = 3600.0
+_KEYS = "  a: approve once   t: this tool, for an hour   d: deny   q: quit   other: leave it"
 
 
 class Desk(NamedTuple):
@@ -51,14 +52,15 @@ class Desk(NamedTuple):
         found = self.send("/v1/approvals")["approvals"]
         return msgspec.convert(found, list[OpenQuestion])
 
-    def approve(self, one: OpenQuestion, by: str, **how: Any) -> bool:
-        """Approve a call; return whether that suffices."""
+    def answer(self, path: str, one: OpenQuestion, by: str, **how: Any) -> str | None:
+        """Answer a call; return what is missing, None if the answer holds."""
         owner = {"agent": one.agent, "user": one.user, "project": one.project}
         parent = {"parent": one.parent} if one.parent else {}
         answer = self.send(
-            "/v1/approve", session=one.session, call=one.call, by=by, **owner, **parent, **how
+            path, session=one.session, call=one.call, by=by, **owner, **parent, **how
         )
-        return bool(answer["approved"])
+        holds = answer.get("approved") or answer.get("denied")
+        return None if holds else str(answer.get("detail", ""))
 
 
 @click.group()
@@ -144,11 +146,47 @@ def approve_command(
     desk = _find_desk(policies, store, socket_path, admin_token_file)
     one = _find_call(desk.questions(), call, session)
     how = {"labels": list(labels), "remember": remember, "expires": expires, "scope": scope}
-    if desk.approve(one, by or getpass.getuser(), **how):
+    missing = desk.answer("/v1/approve", one, by or getpass.getuser(), **how)
+    if missing is None:
         click.echo(f"{for_terminal(call)} is approved; it runs when the agent makes it again")
         return
-    click.echo(f"{for_terminal(call)} needs more: see `policyguard approvals list`")
-    click.get_current_context().exit(_EXIT_NOT_APPROVED)
+    click.echo(f"{for_terminal(call)} is not approved: {for_terminal(missing)}")
+    click.get_current_context().exit(_EXIT_NOT_ANSWERED)
+
+
+@approvals.command(
+    "deny", epilog='Example: policyguard approvals deny toolu_01 -m "use the test database"'
+)
+@click.argument("call")
+@click.option("--message", "-m", default="", help="What the model is told.")
+@click.option("--session", default=None, help="The call's session, where ids are not unique.")
+@click.option("--by", default=None, help="Who denies it.  [default: the current user]")
+@click.option("--label", "labels", multiple=True, help="A label that this person has.")
+@_desk_options
+def deny_command(
+    call: str,
+    message: str,
+    session: str | None,
+    by: str | None,
+    labels: tuple[str, ...],
+    policies: tuple[str, ...],
+    store: Path | None,
+    socket_path: Path | None,
+    admin_token_file: Path | None,
+) -> None:
+    """Refuse a call without asking again in this turn.
+
+    Exits with 0 if the call is denied, with 1 if it waits no longer or needs a label.
+    """
+    desk = _find_desk(policies, store, socket_path, admin_token_file)
+    one = _find_call(desk.questions(), call, session)
+    how = {"labels": list(labels), "message": message}
+    missing = desk.answer("/v1/deny", one, by or getpass.getuser(), **how)
+    if missing is None:
+        click.echo(f"{for_terminal(call)} is denied; the agent reads why with its next result")
+        return
+    click.echo(f"{for_terminal(call)} is not denied: {for_terminal(missing)}")
+    click.get_current_context().exit(_EXIT_NOT_ANSWERED)
 
 
 @approvals.command("watch", epilog="Example: policyguard approvals watch --by ann")
@@ -175,15 +213,24 @@ def watch_command(
                 continue
             seen.add(key)
             click.echo(f"\n{render_question(one, time.time())}")
-            click.echo("  a: approve once   t: this tool, for an hour   q: quit   other: leave it")
+            click.echo(_KEYS)
             answer = click.getchar()
             if answer in ("q", "\x03", "\x04"):
                 return
-            if answer in ("a", "t"):
-                how = {"remember": "tool", "expires": _HOUR} if answer == "t" else {}
-                done = desk.approve(one, person, **how)
-                click.echo("  approved" if done else "  it needs another person, or a label")
+            if answer in ("a", "t", "d"):
+                click.echo(f"  {_answer_key(desk, one, person, answer)}")
         time.sleep(_INTERVAL)
+
+
+def _answer_key(desk: Desk, one: OpenQuestion, by: str, key: str) -> str:
+    """Answer a call by a key; return what came of it."""
+    if key == "d":
+        message = click.prompt("  what to tell the model", default="", show_default=False)
+        missing = desk.answer("/v1/deny", one, by, message=message)
+        return "denied" if missing is None else for_terminal(missing)
+    how = {"remember": "tool", "expires": _HOUR} if key == "t" else {}
+    missing = desk.answer("/v1/approve", one, by, **how)
+    return "approved" if missing is None else for_terminal(missing)
 
 
 def _find_call(found: list[OpenQuestion], call: str, session: str | None) -> OpenQuestion:

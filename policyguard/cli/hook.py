@@ -38,10 +38,22 @@ def hook() -> None:
 @policy_option
 @path_option("--store", help_="The store's file.  [default: the user's own]")
 @_settings
+@click.option(
+    "--wait",
+    type=click.IntRange(0, 3000),
+    default=0,
+    help="For how many seconds a call waits for a person, if it needs an approval.",
+)
 @_yes
 @reports_errors(PolicyguardError, OSError)
 def install(
-    host: str, policies: tuple[str, ...], store: Path | None, settings: Path | None, *, yes: bool
+    host: str,
+    policies: tuple[str, ...],
+    store: Path | None,
+    settings: Path | None,
+    wait: int,
+    *,
+    yes: bool,
 ) -> None:
     """Show and write the entries in the settings of HOST."""
     try:
@@ -53,11 +65,11 @@ def install(
     socket = locate_socket(policies, path)
 
     def command(report: bool) -> str:
-        return hook_command_line(host, [*policies], path, socket, report=report)
+        return hook_command_line(host, [*policies], path, socket, report=report, wait=wait)
 
     file = settings or chosen.default_file()
     before = read_settings(file)
-    _apply(file, before, chosen.install(before, command), yes=yes)
+    _apply(file, before, chosen.install(before, command, wait), yes=yes)
     for step in (*chosen.next_steps, f"policyguard hook doctor {host} --prove"):
         click.echo(f"next  {step}")
 

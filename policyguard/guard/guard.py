@@ -93,6 +93,7 @@ class Guard(GuardRecords):
             constraint_set = self._state.constraint_set
             self._constraint_sync = ConstraintSync(store, constraint_set, self._steady_clock)
             self._state.learner.use_shared_store()
+        self._closed_lock, self._closed_sessions = threading.Lock(), None
         self._journal: Journal | None = None
         self._journal_retention: JournalRetention | None = None
         if store is not None:

@@ -20,7 +20,9 @@ from policyguard.model.grant import Grant
 from policyguard.model.question import OpenQuestion
 
 if TYPE_CHECKING:
+    from policyguard.guard.approvals.closed_sessions import ClosedSessions
     from policyguard.guard.candidate import Candidate
+    from policyguard.journal.journal import Journal
 
 
 class GuardRecords:
@@ -35,6 +37,9 @@ class GuardRecords:
     _open_sessions: OpenSessions
     _state: GuardState
     _steady_clock: SteadyClock
+    _closed_lock: threading.Lock
+    _closed_sessions: ClosedSessions | None
+    _journal: Journal | None
     closed: bool
 
     def constraints(self) -> tuple[Constraint, ...]:
@@ -52,15 +57,31 @@ class GuardRecords:
                 )
             )
 
-    def questions(self) -> tuple[OpenQuestion, ...]:
-        """Return the calls of open sessions that wait for an approval, by session, oldest first."""
+    def questions(self, *, also_closed: bool = False) -> tuple[OpenQuestion, ...]:
+        """Return the calls that wait for an approval, by session, oldest first.
+
+        They are those of open sessions; with `also_closed`, of all sessions with journals beside
+        this guard's store. These stay closed.
+        """
+        redact = self._state.redact
         with self._lock:
             now = self._steady_clock.read()[0]
-            return tuple(
+            held = self._state.evaluator_state.sessions
+            found = tuple(
                 question
-                for state in self._state.evaluator_state.sessions.values()
-                for question in open_questions(self._evaluator, state, now, self._state.redact)
+                for state in held.values()
+                for question in open_questions(self._evaluator, state, now, redact)
             )
+            journal = self._journal
+        if not also_closed or journal is None:
+            return found
+        with self._closed_lock:
+            if self._closed_sessions is None:
+                from policyguard.guard.approvals.closed_sessions import ClosedSessions
+
+                self._closed_sessions = ClosedSessions(journal, self._evaluator)
+            closed = self._closed_sessions.questions(held.__contains__, now, redact)
+            return (*found, *closed)
 
     def grants(self) -> tuple[Grant, ...]:
         """Return the grants that hold, the latest last, those of other processes among them.

@@ -101,6 +101,22 @@ def test_the_host_waits_longer_than_the_hook_takes(host: str, tmp_path: Path) ->
     assert limits[host] in settings.read_text()
 
 
+@pytest.mark.parametrize("host", list(INSTALLATIONS))
+def test_the_host_also_waits_for_a_person(host: str, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.json"
+    install(settings, "--yes", "--wait", "300", host=host)
+    text = settings.read_text()
+    limits = {
+        "claude-code": '"timeout": 320,',
+        "codex": '"timeout": 320\n',
+        "copilot-cli": '"timeoutSec": 320\n',
+        "gemini-cli": '"timeout": 320000\n',
+        "opencode": "MILLISECONDS = 312000\n",
+    }
+    assert text.count(limits[host]) == 1  # of the checks alone
+    assert text.count("--wait 300") == 1
+
+
 def test_the_diff_is_shown_and_asked_about(tmp_path: Path) -> None:
     settings = tmp_path / "settings.json"
     result = install(settings, text="n\n")

@@ -122,7 +122,7 @@ def run_plugin(folder: Path, check: str, report: str = "true") -> dict[str, Any]
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed")
-    plugin = OPENCODE.install("", lambda reports: report if reports else check)
+    plugin = OPENCODE.install("", lambda reports: report if reports else check, 0)
     (folder / "policyguard.mjs").write_text(plugin.replace("12000", "1000"))
     (folder / "driver.mjs").write_text(DRIVER)
     run = subprocess.run([node, "driver.mjs"], cwd=folder, capture_output=True, check=True)

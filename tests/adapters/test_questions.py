@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -89,10 +91,100 @@ def test_a_killed_service_loses_no_question(
     service.process.kill()
     service.process.wait()
     again = start_service()
-    again.check("s", "ls")
     assert "h1  deploy" in desk(again, "list")[1]
     assert desk(again, "approve", "h1", "--by", "ann")[0] == 0
     assert again.check("s", "deploy", args={"to": "x"}, call="h2")["allowed"]
+
+
+def test_a_denied_call_says_so_to_the_model(service: RunningService) -> None:
+    args = {"to": "x"}
+    service.check("s", "deploy", args=args, call="h1")
+    assert desk(service, "deny", "h1", "--by", "ann", "-m", "use staging") == (
+        0,
+        "h1 is denied; the agent reads why with its next result\n",
+    )
+    assert desk(service, "list")[1] == "no call waits for an approval\n"
+    again = service.check("s", "deploy", args=args, call="h2")
+    assert (again["effect"], "denied by ann: use staging" in again["message"]) == ("block", True)
+    assert "no call `h1` waits" in desk(service, "approve", "h1", "--by", "bob")[1]
+
+
+def test_of_two_answers_the_second_is_told_of_the_first(service: RunningService) -> None:
+    service.check("s", "deploy", args={"to": "x"}, call="h1")
+    status, first = service.ask("/v1/deny", session="s", call="h1", by="ann")
+    assert (status, first) == (200, {"denied": True})
+    _, second = service.ask("/v1/approve", session="s", call="h1", by="bob")
+    assert second == {"approved": False, "detail": "ann has denied it"}
+
+
+@pytest.mark.parametrize(("path", "effect"), [("/v1/approve", "allow"), ("/v1/deny", "block")])
+def test_a_check_may_wait_for_its_answer(service: RunningService, path: str, effect: str) -> None:
+    found: list[dict[str, object]] = []
+    call = {"session": "s", "tool": "deploy", "args": {"to": "x"}, "call": "h1", "wait": 60}
+    waiting = threading.Thread(target=lambda: found.append(service.ask("/v1/check", **call)[1]))
+    waiting.start()
+    while not service.ask("/v1/approvals")[1]["approvals"]:
+        time.sleep(0.01)
+    assert service.check("s", "ls")["allowed"]  # others go on meanwhile
+    service.ask(path, session="s", call="h1", by="ann")
+    waiting.join(30)
+    assert found[0]["effect"] == effect
+
+
+@pytest.mark.parametrize(
+    ("path", "output"),
+    [
+        ("/v1/approve", ""),
+        ("/v1/deny", '"permissionDecision":"deny"'),
+        ("", '"permissionDecision":"ask"'),
+    ],
+)
+def test_a_hook_may_wait_for_its_answer(
+    service: RunningService, policy_file: Path, path: str, output: str
+) -> None:
+    event = {
+        "hook_event_name": "PreToolUse",
+        "session_id": "s",
+        "cwd": str(service.store.parent),
+        "tool_name": "deploy",
+        "tool_input": {"to": "x"},
+        "tool_use_id": "h1",
+    }
+    hook = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "policyguard.adapters.client.hook_command", "claude-code"),
+            *("--policy", str(policy_file), "--store", str(service.store)),
+            *("--socket", str(service.socket), "--wait", "60" if path else "1"),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert hook.stdin is not None
+    hook.stdin.write(json.dumps(event))
+    hook.stdin.close()
+    hook.stdin = None
+    while path and not service.ask("/v1/approvals")[1]["approvals"]:
+        time.sleep(0.01)
+    if path:
+        service.ask(path, session="s", call="h1", by="ann")
+    said, _ = hook.communicate(timeout=60)
+    assert output in said
+    assert (hook.returncode, bool(said)) == (0, bool(output))
+    refused = [line for line in _journal(service) if '"event":"refused"' in line]
+    assert len(refused) == (2 if path == "/v1/deny" else 1)
+
+
+def _journal(service: RunningService) -> list[str]:
+    folder = service.store.parent / "journal"
+    return [line for file in folder.glob("*.jsonl") for line in file.read_text().splitlines()]
+
+
+def test_a_check_waits_no_longer_than_it_may(service: RunningService) -> None:
+    call = {"session": "s", "tool": "deploy", "args": {"to": "x"}, "call": "h1"}
+    status, answer = service.ask("/v1/check", **call, wait=0.05)
+    assert (status, answer["effect"]) == (200, "ask")
+    assert service.ask("/v1/check", **call, wait=-1)[0] == 400
 
 
 def test_a_remembered_yes_covers_the_tool(service: RunningService) -> None:

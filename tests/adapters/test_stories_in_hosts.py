@@ -86,7 +86,7 @@ class RealHost:
             )
 
         work.settings.parent.mkdir(parents=True, exist_ok=True)
-        work.settings.write_text(self.runner.installation.install("", command))
+        work.settings.write_text(self.runner.installation.install("", command, 0))
         first, *_ = script
         with ScriptedModel(first if callable(first) else follow(script)).running() as model:
             arguments, environment = self.runner.prepare(work, model.port)

@@ -30,11 +30,18 @@ class Unavailable(Exception):  # noqa: N818 - a state, not always an error
 
 
 def post(
-    socket_path: str, path: str, body: bytes, *, timeout: float = 10.0, token: str = ""
+    socket_path: str,
+    path: str,
+    body: bytes,
+    *,
+    timeout: float = 10.0,
+    token: str = "",
+    wait: str = "",
 ) -> tuple[int, dict[str, str], bytes]:
     """Return the status, the headers (names in lower case) and the body of the answer.
 
-    `timeout` is in seconds, for the whole exchange. Raises `Unavailable`.
+    `timeout` is in seconds, for the whole exchange. `wait` says how long a hook's request may wait
+    for a person (`WAIT_HEADER` of the service). Raises `Unavailable`.
     """
     import _socket
 
@@ -47,6 +54,7 @@ def post(
         _require_own(_socket, connection)
         head = f"POST {path} HTTP/1.1\r\nhost: policyguard\r\nconnection: close\r\n"
         head += f"authorization: Bearer {token}\r\n" if token else ""
+        head += f"policyguard-wait: {wait}\r\n" if wait else ""
         head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
         sent = True
         connection.sendall(head.encode() + body)
@@ -132,15 +140,18 @@ def ask(
     deadline: float,
     *,
     repeated: bytes | None = None,
+    wait: str = "",
 ) -> tuple[int, dict[str, str], bytes] | None:
     """Return the answer of the service, started with `serve` if need be; None if none can run.
 
-    `deadline` is on the monotonic clock. A request whose answer was lost is sent once more, as
-    `repeated` if that is given. Raises `Unavailable` if there is no answer in time.
+    `deadline` is on the monotonic clock, `wait` as in `post`. A request whose answer was lost is
+    sent once more, as `repeated` if that is given. Raises `Unavailable` if there is no answer in
+    time.
     """
     for sent in (body, repeated or body):
         try:
-            return post(socket_path, path, sent, timeout=deadline - time.monotonic())
+            left = deadline - time.monotonic()
+            return post(socket_path, path, sent, timeout=left, wait=wait)
         except Unavailable:
             left = deadline - time.monotonic() - 1
             if left <= 0:

@@ -1,10 +1,12 @@
 """`policyguard-hook HOST`: answer one event of a host through the service.
 
     policyguard-hook claude-code --policy policyguard.yaml [--store S] [--socket PATH] [--report]
+        [--wait SECONDS]
 
 It reads the event from standard input. Where the service does not run it is started; where none can
 run, this process decides alone. Whatever goes wrong, it exits with 2, which refuses the call; with
-`--report`, for events that ask nothing, it exits with 1.
+`--report`, for events that ask nothing, it exits with 1. With `--wait` a call that needs an
+approval waits so long for a person's answer.
 
 `hook install` lets hosts run this file by its path with `python -I -S`: so an environment variable
 or a file of the agent's project cannot change what is imported, and Python starts in half the time.
@@ -29,10 +31,13 @@ EXIT_BLOCK, EXIT_NOTE = 2, 1
 _DEADLINE = 8.0
 """Seconds until the call is refused; hosts let a call run whose hook does not answer in time."""
 
-_VALUED = ("--policy", "--store", "--socket")
+_POLL = 5
+"""Seconds of one request that waits for a person, below `_DEADLINE`."""
+
+_VALUED = ("--policy", "--store", "--socket", "--wait")
 _USAGE = (
     "usage: policyguard-hook HOST [--policy FILE_OR_PACK]... [--store FILE] [--socket PATH] "
-    "[--report]"
+    "[--report] [--wait SECONDS]"
 )
 
 
@@ -60,14 +65,19 @@ def _parse(arguments: Sequence[str]) -> tuple[str, dict[str, list[str]]]:
 
 
 def _answer(host: str, options: dict[str, list[str]], body: bytes, failed: int) -> int:
-    deadline = monotonic() + _DEADLINE
+    end = monotonic() + int(options["--wait"][-1]) if options["--wait"] else 0.0
     policies, store = options["--policy"] or ["core"], options["--store"][-1:]
     socket_path = options["--socket"][-1] if options["--socket"] else _locate(policies, store)
     serve = serve_command(socket_path, policies, store)
-    answer = ask(socket_path, f"/v1/hooks/{host}", body, serve, deadline)
-    if answer is not None:
-        return _tell(*answer, failed)
-    return _answer_alone(host, policies, store, body, failed)
+    wait = f"{_POLL}" if end else ""
+    while True:
+        path, deadline = f"/v1/hooks/{host}", monotonic() + _DEADLINE
+        answer = ask(socket_path, path, body, serve, deadline, wait=wait)
+        if answer is None:
+            return _answer_alone(host, policies, store, body, failed)
+        if answer[0] != 202:
+            return _tell(*answer, failed)
+        wait = f"{min(_POLL, max(0, int(end - monotonic())))} again"
 
 
 def _tell(status: int, _: dict[str, str], body: bytes, failed: int) -> int:

@@ -10,6 +10,7 @@ import msgspec
 from policyguard.adapters.hooks import claude_code, codex, copilot_cli, gemini_cli, opencode
 from policyguard.adapters.hooks.answer import HookAnswer, refuse
 from policyguard.adapters.sessions import ServedSessions
+from policyguard.adapters.waiting import StillWaiting
 from policyguard.model.errors import PolicyguardError
 
 Answerer = Callable[[ServedSessions, dict[str, Any]], HookAnswer]
@@ -27,11 +28,13 @@ HOSTS: dict[str, Answerer] = {
 def answer_hook(sessions: ServedSessions, host: str, body: bytes) -> HookAnswer:
     """Answer a host's event; one that cannot be read or answered refuses the call.
 
-    It allows it if the policy says so (`on_internal_error: allow`).
+    It allows it if the policy says so (`on_internal_error: allow`). Raises `StillWaiting`.
     """
     try:
         event: dict[str, Any] = msgspec.json.decode(body, type=dict)
         return HOSTS[host](sessions, event)
+    except StillWaiting:
+        raise
     except Exception as error:  # noqa: BLE001 - no failure of ours may let a call run
         from policyguard.guard.host_log import log_failure, warn
 

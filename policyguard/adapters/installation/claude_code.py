@@ -30,13 +30,13 @@ def _default_file() -> Path:
     return Path.home() / ".claude" / "settings.json"
 
 
-def _install(text: str, command: Callable[[bool], str]) -> str:
+def _install(text: str, command: Callable[[bool], str], wait: int) -> str:
     entries: dict[str, dict[str, Any]] = {}
     for event, only_reports in _EVENTS.items():
         hook: dict[str, Any] = {
             "type": "command",
             "command": command(only_reports),
-            "timeout": _TIMEOUT,
+            "timeout": _TIMEOUT if only_reports else _TIMEOUT + wait,
         }
         if not only_reports:
             hook["onFailure"] = "block"  # else a call runs whose hook crashes or hangs

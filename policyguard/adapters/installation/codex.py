@@ -32,9 +32,9 @@ def _default_file() -> Path:
     return Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex") / "hooks.json"
 
 
-def _install(text: str, command: Callable[[bool], str]) -> str:
+def _install(text: str, command: Callable[[bool], str], wait: int) -> str:
     hook = {"type": "command", "command": "", "timeout": _TIMEOUT}
-    return add_entries(text, build_entries(_EVENTS, command, hook))
+    return add_entries(text, build_entries(_EVENTS, command, hook, wait))
 
 
 def _uninstall(text: str) -> str:

@@ -36,14 +36,14 @@ def _default_file() -> Path:
     return Path(home) / "hooks" / "policyguard.json"
 
 
-def _install(text: str, command: Callable[[bool], str]) -> str:
+def _install(text: str, command: Callable[[bool], str], wait: int) -> str:
     entries: dict[str, dict[str, Any]] = {}
     for event, only_reports in _EVENTS.items():
         line = command(only_reports)
         entries[event] = {
             "type": "command",
-            "bash": line if only_reports else block_on_failure(line),
-            "timeoutSec": _TIMEOUT,
+            "bash": line if only_reports else block_on_failure(line, wait),
+            "timeoutSec": _TIMEOUT if only_reports else _TIMEOUT + wait,
         }
     return format_json({**_VERSION, **parse_json(add_entries(text, entries))})
 

@@ -30,9 +30,9 @@ def _default_file() -> Path:
     return Path.home() / ".gemini" / "settings.json"
 
 
-def _install(text: str, command: Callable[[bool], str]) -> str:
+def _install(text: str, command: Callable[[bool], str], wait: int) -> str:
     hook = {"type": "command", "name": "policyguard", "command": "", "timeout": _TIMEOUT}
-    return add_entries(text, build_entries(_EVENTS, command, hook))
+    return add_entries(text, build_entries(_EVENTS, command, hook, wait, second=1000))
 
 
 GEMINI_CLI = Installation(

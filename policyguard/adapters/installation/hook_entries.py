@@ -26,31 +26,38 @@ _SECONDS = 12
 _FAILED = "policyguard: the hook failed, so the call is refused"
 
 
-def block_on_failure(command: str) -> str:
+def block_on_failure(command: str, wait: int = 0) -> str:
     """Return a shell command that exits with 2 if a hook is missing, crashes or hangs.
 
+    `wait` is for how many seconds it may wait for a person.
     Hosts let a call run if its hook exits with any other code or says nothing, or exceeds the
     host's own limit.
     """
     clock = shutil.which("timeout")  # not on macOS
     if clock is not None:
-        command = f"{shlex.quote(clock)} -s KILL {_SECONDS} {command}"
+        command = f"{shlex.quote(clock)} -s KILL {_SECONDS + wait} {command}"
     return f"{command} || {{ echo {shlex.quote(_FAILED)} >&2; exit 2; }}"
 
 
 def build_entries(
-    events: Mapping[str, bool], command: Callable[[bool], str], hook: dict[str, Any]
+    events: Mapping[str, bool],
+    command: Callable[[bool], str],
+    hook: dict[str, Any],
+    wait: int,
+    second: int = 1,
 ) -> dict[str, dict[str, Any]]:
     """Return an entry for each event: `hook` with its command, which refuses if it fails.
 
-    `events` says of each whether its hook only reports: then its failure stops nothing.
+    `events` says of each whether its hook only reports: then its failure stops nothing. `wait` as
+    in `block_on_failure`; `second` is one in the unit of the host's `timeout`.
     """
     entries: dict[str, dict[str, Any]] = {}
     for event, only_reports in events.items():
         line = command(only_reports)
-        shown = line if only_reports else block_on_failure(line)
+        shown = line if only_reports else block_on_failure(line, wait)
         matcher = {"matcher": ".*"} if "Tool" in event else {}
-        entries[event] = {**matcher, "hooks": [{**hook, "command": shown}]}
+        timeout = hook["timeout"] + (0 if only_reports else wait * second)
+        entries[event] = {**matcher, "hooks": [{**hook, "command": shown, "timeout": timeout}]}
     return entries
 
 

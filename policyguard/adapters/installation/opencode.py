@@ -10,6 +10,9 @@ from pathlib import Path
 
 from policyguard.adapters.installation.settings import Installation, SettingsError
 
+_SECONDS = 12
+"""How long a hook may take, beside what it waits for a person."""
+
 _OURS = "// policyguard's plugin"
 
 
@@ -18,13 +21,13 @@ def _default_file() -> Path:
     return Path(configuration) / "opencode" / "plugins" / "policyguard.js"
 
 
-def _install(text: str, command: Callable[[bool], str]) -> str:
+def _install(text: str, command: Callable[[bool], str], wait: int) -> str:
     if _uninstall(text):
         raise SettingsError("the file is not policyguard's plugin; name another, or remove it")
     plugin = resources.files(__package__).joinpath("opencode_plugin.js").read_text("utf-8")
     for name, only_reports in (("check", False), ("report", True)):
         plugin = plugin.replace(f'"{{{{{name}}}}}"', json.dumps(command(only_reports)))
-    return plugin
+    return plugin.replace("{{milliseconds}}", str(1000 * (_SECONDS + wait)))
 
 
 def _uninstall(text: str) -> str:

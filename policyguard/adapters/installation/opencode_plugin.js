@@ -5,7 +5,7 @@ import { spawn } from "node:child_process"
 
 const CHECK = "{{check}}"
 const REPORT = "{{report}}"
-const MILLISECONDS = 12000
+const MILLISECONDS = {{milliseconds}}
 
 const run = (command, event) =>
   new Promise((resolve, reject) => {

@@ -27,27 +27,35 @@ class Installation(NamedTuple):
     """How the hooks of one host are installed.
 
     `default_file` is where the host reads its user's settings. `install` takes the settings' text
-    ("" if there is no file) and the command of an entry, by whether it only reports; `uninstall`
-    takes the text; without any the file is removed. Both raise `SettingsError`. `next_steps` are
+    ("" if there is no file), the command of an entry, by whether it only reports, and for how many
+    seconds a call may wait for a person; `uninstall` takes the text; without any the file is
+    removed. Both raise `SettingsError`. `next_steps` are
     what the user still has to do.
     """
 
     title: str
     default_file: Callable[[], Path]
-    install: Callable[[str, Callable[[bool], str]], str]
+    install: Callable[[str, Callable[[bool], str], int], str]
     uninstall: Callable[[str], str]
     next_steps: tuple[str, ...]
 
 
 def hook_command_line(
-    host: str, policies: list[str], store: Path, socket: Path, *, report: bool
+    host: str, policies: list[str], store: Path, socket: Path, *, report: bool, wait: int = 0
 ) -> str:
-    """Return the command that a host runs, with absolute paths."""
+    """Return the command that a host runs, with absolute paths.
+
+    With `wait` a call waits for so many seconds for a person.
+    """
     named = resolve_policies(policies)
     parts = [sys.executable, "-I", "-S", str(Path(hook_command.__file__).resolve()), host]
     parts += [part for policy in named for part in ("--policy", policy)]
     parts += ["--store", str(store.resolve()), "--socket", str(socket)]
-    return shlex.join([*parts, "--report"] if report else parts)
+    if report:
+        parts.append("--report")
+    elif wait:
+        parts += ["--wait", str(wait)]
+    return shlex.join(parts)
 
 
 def resolve_policies(policies: list[str]) -> list[str]:

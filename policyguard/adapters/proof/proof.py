@@ -139,7 +139,7 @@ class _Proof(NamedTuple):
 
         work.settings.parent.mkdir(parents=True, exist_ok=True)
         if broken != _NO_HOOK:
-            text = self.runner.installation.install("", command)
+            text = self.runner.installation.install("", command, 0)
             work.settings.write_text(self.runner.shorten(text) if broken else text)
         attempts: list[Step] = []
         script_of = self.runner.scripts(canary)[script]

@@ -10,6 +10,9 @@ import asyncio
 import hmac
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -19,13 +22,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from policyguard.adapters.hooks.answer import HookAnswer
 from policyguard.adapters.hooks.hosts import HOSTS, answer_hook
 from policyguard.adapters.request_body import BodyError, read_body
 from policyguard.adapters.service.handlers import OPERATIONS, Operation, describe_problem
 from policyguard.adapters.service.metrics import Metrics
 from policyguard.adapters.service.openapi import describe_api
-from policyguard.adapters.service.protocol import Done, Health, Problem, ReloadRequest
+from policyguard.adapters.service.protocol import CheckRequest, Done, Health, Problem, ReloadRequest
 from policyguard.adapters.sessions import ServedSessions, SessionRequest
+from policyguard.adapters.waiting import StillWaiting, holding
 from policyguard.guard.host_log import log_failure
 from policyguard.model.errors import PolicyguardError
 
@@ -33,11 +38,20 @@ if TYPE_CHECKING:
     from policyguard.adapters.service.reload import PolicyReload
     from policyguard.guard.guard import Guard
 
-ADMIN_PATHS = frozenset({"/v1/approve", "/v1/grant", "/v1/revoke", "/v1/reload", "/v1/shutdown"})
+ADMIN_PATHS = frozenset(
+    f"/v1/{name}" for name in ("approve", "deny", "grant", "revoke", "reload", "shutdown")
+)
 """What a person does, and an agent must not."""
 
 MAX_BODY = 8 * 1024 * 1024
 """Bytes of a request; the policy's `bounds` of arguments are far below it."""
+
+WAIT_HEADER = "policyguard-wait"
+"""How long a hook's request may wait for a person: `SECONDS`, or `SECONDS again` where it was sent
+before. The answer is 202 if there is none by then; with 0 it is the decision as it is."""
+
+_MAX_THREADS = 128
+"""Requests that wait for something at once: for people, mostly."""
 
 _SWAP_POLL = 0.005
 
@@ -83,6 +97,7 @@ class ServiceApp:
         self._on_request, self._on_shutdown = on_request, on_shutdown
         self._started = time.monotonic()
         self._in_threads = 0
+        self._threads = ThreadPoolExecutor(_MAX_THREADS, "policyguard-request")
         self._in_force = asyncio.Event()
         self._in_force.set()
         self._operations = {operation.path: operation for operation in OPERATIONS}
@@ -164,6 +179,8 @@ class ServiceApp:
 
     def _runs_at_once(self, request: Any) -> bool:
         """Whether a request is for an open session; to open one may take a while."""
+        if isinstance(request, CheckRequest) and request.wait:
+            return False
         return isinstance(request, SessionRequest) and self.sessions.get_open(request) is not None
 
     async def _run_in_thread(self, run: Callable[..., R], *arguments: object) -> R:
@@ -171,7 +188,8 @@ class ServiceApp:
         await self._in_force.wait()
         self._in_threads += 1
         try:
-            return await asyncio.to_thread(run, self.sessions, *arguments)
+            call = partial(copy_context().run, run, self.sessions, *arguments)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
         finally:
             self._in_threads -= 1
 
@@ -181,6 +199,7 @@ class ServiceApp:
         If it cannot be loaded, the service ends, and the next one says why.
         """
         self._in_force.clear()
+        self.sessions.end_waiting()
         try:
             while self._in_threads:
                 await asyncio.sleep(_SWAP_POLL)
@@ -257,7 +276,11 @@ class ServiceApp:
             body = await read_body(request.receive, MAX_BODY)
         except BodyError as error:
             return Response(error.detail, error.status)
-        answer = await self._run_in_thread(answer_hook, host, body)
+        wait = request.headers.get(WAIT_HEADER, "")
+        try:
+            answer = await self._run_in_thread(_answer_hook, host, body, wait)
+        except StillWaiting:
+            return Response(b"", 202)
         if answer.exit_code:
             return Response(answer.error, 500, media_type="text/plain")
         return _json(answer.output) if answer.output is not None else Response(b"")
@@ -302,6 +325,15 @@ async def _answer_unknown_path(request: HttpRequest, error: Exception) -> Respon
     title = "unknown path" if status == 404 else "wrong method"
     detail = f"{request.method} {request.url.path}; /openapi.json lists what there is"
     return _json(Problem(title=title, status=status, detail=detail), status)
+
+
+def _answer_hook(sessions: ServedSessions, host: str, body: bytes, wait: str) -> HookAnswer:
+    """Answer an event; `wait` is `SECONDS`, or `SECONDS again` where it was sent before."""
+    text, _, again = wait.partition(" ")
+    if not (text.isascii() and text.isdigit() and len(text) < 4):
+        return answer_hook(sessions, host, body)
+    with holding(float(text), is_repeated=again == "again", is_last=text == "0"):
+        return answer_hook(sessions, host, body)
 
 
 def _json(value: Any, status: int = 200) -> Response:

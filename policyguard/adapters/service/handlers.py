@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,6 +19,8 @@ from policyguard.adapters.service.protocol import (
     CallRequest,
     CheckAnswer,
     CheckRequest,
+    DenyAnswer,
+    DenyRequest,
     Done,
     GrantRequest,
     ListRequest,
@@ -37,7 +40,9 @@ from policyguard.adapters.sessions import (
     SessionRequest,
     describe_session,
 )
+from policyguard.adapters.waiting import holding
 from policyguard.guard.approvals.questions import find_asked
+from policyguard.guard.session import Session
 from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision
 from policyguard.model.errors import ClosedError, SessionLimitError, UnknownCallError
@@ -56,9 +61,10 @@ def check(sessions: ServedSessions, request: CheckRequest) -> CheckAnswer:
         "estimate": request.estimate or None,
     }
     call = request.call
-    decision = sessions.check(
-        session, request.tool, request.args, call, may_be_repeated=request.retry, **options
-    )
+    with holding(request.wait) if request.wait else nullcontext():
+        decision = sessions.check(
+            session, request.tool, request.args, call, may_be_repeated=request.retry, **options
+        )
     return _answer_check(decision, call or decision.id)
 
 
@@ -119,30 +125,62 @@ def release(sessions: ServedSessions, request: CallRequest) -> Done:
 def approve(sessions: ServedSessions, request: ApproveRequest) -> ApproveAnswer:
     """Approve a call whose effect is *ask*, and perhaps calls like it."""
     session = sessions.open(request)
-    decision = sessions.asked.get((session.id, request.call))
+    decision = _find_asked(sessions, session, request.call)
+    approved = session.approve(
+        decision,
+        by=request.by,
+        labels=request.labels,
+        remember=request.remember,
+        expires=request.expires,
+        scope=request.scope,
+    )
+    detail = "" if approved else _say_what_is_missing(sessions, session, decision)
+    return ApproveAnswer(approved=approved, detail=detail)
+
+
+def deny(sessions: ServedSessions, request: DenyRequest) -> DenyAnswer:
+    """Say no to a call whose effect is *ask*."""
+    session = sessions.open(request)
+    decision = _find_asked(sessions, session, request.call)
+    denied = session.deny(decision, by=request.by, labels=request.labels, message=request.message)
+    detail = "" if denied else _say_what_is_missing(sessions, session, decision)
+    return DenyAnswer(denied=denied, detail=detail)
+
+
+def _find_asked(sessions: ServedSessions, session: Session, call: str) -> Decision:
+    decision = sessions.asked.get((session.id, call))
     if decision is None:  # it was asked about before this service began
-        decision = find_asked(session._state, request.call)
+        decision = find_asked(session._state, call)
     if decision is None:
         raise UnknownCallError(
-            f"call `{request.call}` of session `{session.id}` does not wait for an approval: "
-            "check it again, then approve it"
+            f"call `{call}` of session `{session.id}` does not wait for an approval: "
+            "check it again, then answer"
         )
-    return ApproveAnswer(
-        approved=session.approve(
-            decision,
-            by=request.by,
-            labels=request.labels,
-            remember=request.remember,
-            expires=request.expires,
-            scope=request.scope,
-        )
-    )
+    return decision
+
+
+def _say_what_is_missing(sessions: ServedSessions, session: Session, decision: Decision) -> str:
+    """Return why an answer to a call did not suffice."""
+    approvals = session._state.approvals
+    denial = approvals.denied.get(decision.fingerprint)
+    if denial is not None:
+        return f"{denial.by} has denied it"
+    request = approvals.requests.get(decision.fingerprint)
+    waiting = sessions.guard.questions() if request is not None and request.call else ()
+    for one in waiting:
+        asked = request.call if request is not None else None
+        if one.session == session.id and asked and one.call in (asked.call, asked.host_call):
+            given = len(one.approved_by)
+            people = f"{given} of {one.approvers} people have approved it"
+            labels = f"; an answer counts from {' or '.join(one.labels)}" if one.labels else ""
+            return people + labels
+    return "it waits no longer: it was answered, has run, or has expired"
 
 
 def approvals(sessions: ServedSessions, _: ListRequest) -> ApprovalsAnswer:
-    """List the calls of open sessions that wait for an approval."""
+    """List the calls that wait for an approval."""
     found = []
-    for question in sessions.guard.questions():
+    for question in sessions.guard.questions(also_closed=True):
         decision = sessions.asked.get((question.session, question.call))
         message = "" if decision is None else decision.message
         found.append(msgspec.structs.replace(question, message=message))
@@ -244,6 +282,7 @@ OPERATIONS = (
     Operation("/v1/preview", CheckRequest, CheckAnswer, preview),
     Operation("/v1/release", CallRequest, Done, release),
     Operation("/v1/approve", ApproveRequest, ApproveAnswer, approve),
+    Operation("/v1/deny", DenyRequest, DenyAnswer, deny),
     Operation("/v1/approvals", ListRequest, ApprovalsAnswer, approvals, session_bound=False),
     Operation("/v1/grant", GrantRequest, Done, grant),
     Operation("/v1/turn", SessionRequest, Done, turn),

@@ -5,11 +5,12 @@ An unknown field is an error, as everywhere: a misspelt one must not silently do
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from policyguard.adapters.sessions import SessionRequest
+from policyguard.adapters.waiting import MAX_SECONDS
 from policyguard.model.decision import EvalError, Violation
 from policyguard.model.grant import GrantScope, Remember
 from policyguard.model.outcome import ResultViolation
@@ -21,7 +22,9 @@ class CheckRequest(SessionRequest, kw_only=True):
     """A call that is about to run; the fields are those of `Session.check`.
 
     `call` is the caller's own id of the call. `retry` says that this check may have arrived before,
-    but its answer did not: a call in flight with the same id is then not counted again.
+    but its answer did not: a call in flight with the same id is then not counted again. `wait` is
+    for how many seconds to wait for a person, if the call needs an approval; the decision is *ask*
+    if there is no answer by then.
     """
 
     tool: str
@@ -34,6 +37,7 @@ class CheckRequest(SessionRequest, kw_only=True):
     definition: dict[str, Any] | None = None
     estimate: dict[str, float] = msgspec.field(default_factory=dict)
     retry: bool = False
+    wait: Annotated[float, msgspec.Meta(ge=0, le=MAX_SECONDS)] = 0.0
 
 
 class CheckAnswer(msgspec.Struct, kw_only=True):
@@ -120,10 +124,26 @@ class ApproveRequest(CallRequest, kw_only=True):
     labels: list[str] = msgspec.field(default_factory=list)
 
 
-class ApproveAnswer(msgspec.Struct, kw_only=True):
-    """Whether the call is approved now: a rule may need several people."""
+class ApproveAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Whether the call is approved now, and if not, what is missing (`detail`)."""
 
     approved: bool
+    detail: str = ""
+
+
+class DenyRequest(CallRequest, kw_only=True):
+    """A person's no to a call whose effect is *ask*, with a `message` for the model."""
+
+    by: str
+    message: str = ""
+    labels: list[str] = msgspec.field(default_factory=list)
+
+
+class DenyAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Whether the call is denied now, and if not, why (`detail`)."""
+
+    denied: bool
+    detail: str = ""
 
 
 class ListRequest(msgspec.Struct, forbid_unknown_fields=True):

@@ -30,6 +30,7 @@ _COMMANDS = (
     "suggest",
     "test",
     "traces",
+    "why",
 )
 _FIRST_STEPS = ("init", "lint", "test", "simulate", "explain")
 """What people use first, in this order; `--help` lists the other commands after them."""

@@ -31,6 +31,7 @@ from policyguard.store.sqlite.row_digest import DigestedDatabase
 from policyguard.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
 
 _KEY_BYTES = 32
+_SELECT_KEY = "SELECT value FROM meta WHERE name = 'key'"
 _EVICTED = "anchors dropped"
 _TIME = "time"
 _LOADS = "loads"
@@ -81,13 +82,15 @@ class SqliteStore:
     def fingerprint_key(self) -> bytes:
         """The key of fingerprints, created with the store."""
         if self._fingerprint_key is None:
-            with self._database.transaction():
-                self._database.execute(
-                    "INSERT INTO meta (name, value) VALUES ('key', ?) ON CONFLICT DO NOTHING",
-                    (os.urandom(_KEY_BYTES),),
-                )
-                ((key,),) = self._database.execute("SELECT value FROM meta WHERE name = 'key'")
-            self._fingerprint_key = bytes(key)
+            rows = self._database.execute(_SELECT_KEY)
+            if not rows:
+                with self._database.transaction():
+                    self._database.execute(
+                        "INSERT INTO meta (name, value) VALUES ('key', ?) ON CONFLICT DO NOTHING",
+                        (os.urandom(_KEY_BYTES),),
+                    )
+                    rows = self._database.execute(_SELECT_KEY)
+            self._fingerprint_key = bytes(rows[0][0])
         return self._fingerprint_key
 
     def count_lost(self) -> int:

@@ -1,0 +1,71 @@
+"""`policyguard why`: why a call was decided as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from policyguard.cli.console import policy_error, reports_errors, usage_error
+from policyguard.cli.options import path_option, policy_option
+from policyguard.compiler import compile_policy
+from policyguard.journal.folder import file_name
+from policyguard.journal.format import LineError, decode
+from policyguard.model.diagnostic import PolicyError
+from policyguard.model.event import Event
+from policyguard.model.text import escape_surrogates
+from policyguard.report.escape import for_terminal, json_document
+from policyguard.report.why import render_why
+from policyguard.simulate.why import explain_call
+from policyguard.store.errors import StoreError
+from policyguard.store.json_lines import read_lines
+from policyguard.store.paths import default_store_path, journal_folder
+from policyguard.store.sqlite.store import SqliteStore
+
+
+@click.command(epilog="Example: policyguard why run-1 toolu_01 --policy policyguard.yaml")
+@click.argument("session")
+@click.argument("call")
+@policy_option
+@path_option("--store", help_="The store's file.  [default: the user's own]")
+@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text")
+@reports_errors(StoreError, OSError)
+def why(
+    session: str, call: str, policies: tuple[str, ...], store: Path | None, output_format: str
+) -> None:
+    """Show why CALL of SESSION was decided as it was, from its journal.
+
+    CALL is policyguard's id of the call, or the host's. Each entry of the policy that is about the
+    call is asked again, with what it saw, and what would have changed its answer.
+    """
+    try:
+        compiled = compile_policy(policies)
+    except PolicyError as error:
+        policy_error(error)
+    location = store or default_store_path()
+    journal = journal_folder(location) / file_name(escape_surrogates(session))
+    if not journal.is_file():
+        usage_error(
+            f"{journal}: session `{for_terminal(session)}` has no journal; "
+            "`policyguard journal show` reads others"
+        )
+    compiled.fingerprinter.rekey(SqliteStore(location, caps=None, read_only=True).fingerprint_key)
+    found = explain_call(compiled, _read_events(journal), call)
+    if found is None:
+        usage_error(
+            f"session `{for_terminal(session)}` has no call `{for_terminal(call)}`; "
+            f"`policyguard journal show {journal}` lists them"
+        )
+    click.echo(json_document(found.to_json()) if output_format == "json" else render_why(found))
+
+
+def _read_events(path: Path) -> Iterator[Event]:
+    with path.open("rb") as file:
+        for number, line in enumerate(read_lines(file), 1):
+            if not line.endswith(b"\n"):
+                return  # being written
+            try:
+                yield decode(line[:-1])
+            except LineError as error:
+                usage_error(f"{path}: line {number}: {error}; see `policyguard journal verify`")

@@ -1,0 +1,129 @@
+"""`policyguard why` asks the policy again about a call of a journal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from policyguard import Guard
+from policyguard.cli import main
+
+POLICY = """
+policyguard: 1
+name: why
+extends: [core]
+journal: {args: ARGS, results: keep, redact: [token]}
+patterns: {token: "tok_[a-z]+"}
+params: {most: 100}
+rules:
+  live: {tools: [deploy], when: call.args.to == 'live', effect: ask, message: live needs a yes}
+  big: {tools: [deploy], when: call.args.cents > params.most, unless: call.args.ok, mode: observe}
+  cases:
+    tools: [pay]
+    cases:
+      - {when: call.args.cents < 10, effect: allow}
+      - {when: call.args.cents < 90, effect: block, message: too much}
+budgets:
+  steps: {calls: 4}
+"""
+
+
+@pytest.fixture(params=["keep", "hash", "drop"])
+def kept(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def run(tmp_path: Path, kept: str) -> Any:
+    policy, store = tmp_path / "policy.yaml", tmp_path / "state.db"
+    policy.write_text(POLICY.replace("ARGS", kept), "utf-8")
+    with Guard.load(policy, store=store) as guard:
+        session = guard.session("s")
+        live = {"to": "live", "cents": 500, "ok": False, "key": "tok_abc"}
+        asked = session.check("deploy", live, call="h1")
+        session.deny(asked, by="ann", message="not today")
+        session.check("deploy", live, call="h2")
+        session.check("pay", {"cents": 50}, call="h3")
+        for _ in range(3):
+            decision = session.check("read", {"path": "x"})
+            session.record(decision, error="no such file: x")
+        session.check("read", {"path": "y"}, call="h4")
+        session.check("read", {"path": "z"}, call="h5")
+
+    def why(*arguments: str) -> Result:
+        options = ["--policy", str(policy), "--store", str(store)]
+        return CliRunner().invoke(main, ["why", *arguments, *options])
+
+    return why
+
+
+def explain(run: Any, call: str) -> dict[str, Any]:
+    result = run("s", call, "--format", "json")
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.output)
+    found["entries"] = {one["entry"]: one for one in found["entries"]}
+    return found
+
+
+def test_each_entry_says_what_it_saw(run: Any, kept: str) -> None:
+    found = explain(run, "h1")
+    assert (found["effect"], found["recorded"]) == ("ask", ["rules/live"])
+    assert found["answers"] == ["denied by ann: not today"]
+    live = found["entries"]["rules/live"]
+    assert live["effect"] == "ask"
+    if kept != "keep":
+        assert live["saw"] == {"call.args.to": "(not kept)"}
+        assert "did not keep the arguments" in found["notes"][0]
+        return
+    assert live["text"] == "live needs a yes"
+    assert live["saw"] == {"call.args.to": "live"}
+    assert live["change"] == "`call.args.to == 'live'` false, or an approval"
+    big = found["entries"]["rules/big"]
+    assert (big["effect"], big["observed"]) == ("block", True)
+    assert big["saw"] == {"call.args.cents": "500", "params.most": "100", "call.args.ok": "false"}
+    assert found["notes"] == []
+
+
+def test_a_denied_call_waits_for_the_next_turn(run: Any, kept: str) -> None:
+    live = explain(run, "h2")["entries"]["rules/live"]
+    assert live["effect"] == "block"
+    if kept == "keep":
+        assert live["text"] == "denied by ann: not today"
+        assert live["change"].startswith("the user's next message")
+
+
+def test_a_case_is_named(run: Any, kept: str) -> None:
+    found = explain(run, "h3")
+    assert found["recorded"] == ["rules/cases/2"]
+    if kept == "keep":
+        assert found["entries"]["rules/cases/2"]["text"] == "too much"
+
+
+def test_state_is_that_of_the_call(run: Any) -> None:
+    third = explain(run, "c6")
+    assert third["result"] == "failed: no such file: x"
+    assert third["entries"]["limits/default/failures/2"]["text"].startswith(
+        "this call has failed twice"
+    )
+    assert third["entries"]["budgets/steps"]["text"] == "2 of 4 left"
+    last = explain(run, "h5")
+    assert (last["effect"], last["entries"]["budgets/steps"]["effect"]) == ("block", "block")
+
+
+def test_secrets_stay_hidden(run: Any) -> None:
+    shown = run("s", "h1").output
+    assert "tok_" not in shown
+    assert "asked, as the policy is now:" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(("s", "h9"), "has no call `h9`"), (("t", "h1"), "session `t` has no journal")],
+)
+def test_what_is_unknown_is_said(run: Any, arguments: tuple[str, str], said: str) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, said in result.output) == (2, True)

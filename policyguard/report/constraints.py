@@ -20,8 +20,8 @@ def render_constraints(constraints: Iterable[tuple[Constraint, str]]) -> str:
         (
             for_terminal(one.id, 40),
             for_terminal(state, 20),
-            _scope(one),
-            _what(one),
+            describe_scope(one),
+            describe_ban(one),
             f"{one.count}x",
             for_terminal(one.signature, 80),
         )
@@ -43,8 +43,8 @@ def render_constraint(one: Constraint, state: str, revoked_by: str) -> str:
     learn = f"signatures/{for_terminal(one.learn, 60)}/learn" if one.learn else "learn"
     lines = [
         f"{for_terminal(one.id, 40)}  {for_terminal(state, 20)}{by}",
-        f"  bans        {_what(one)}",
-        f"  for         {_scope(one)}",
+        f"  bans        {describe_ban(one)}",
+        f"  for         {describe_scope(one)}",
         f"  because     {one.count} failures with {for_terminal(one.signature, 80)}",
         f"  last error  {for_terminal(one.error, 160)}",
         f"  learned     {_time(one.learned_at)}, last confirmed {_time(one.confirmed_at)}",
@@ -73,7 +73,8 @@ def render_observation(name: str, events: tuple[Admitted | None, Completed | Non
     return "\n".join(lines)
 
 
-def _what(one: Constraint) -> str:
+def describe_ban(one: Constraint) -> str:
+    """Return what a constraint bans, in words."""
     kind, _, name = one.key.partition(":")
     if kind == "call":
         return f"one call of {_tool(one)}"
@@ -89,7 +90,8 @@ def _tool(one: Constraint) -> str:
     return f"{for_terminal(one.tool, 60)}{server}"
 
 
-def _scope(one: Constraint) -> str:
+def describe_scope(one: Constraint) -> str:
+    """Return for whom a constraint holds, in words."""
     scope, _, narrowed = one.scope.partition("\x1f")
     kind, _, name = scope.partition(":")
     text = for_terminal(kind, 20) + (f" {for_terminal(name, 40)}" if name else "")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
@@ -28,18 +28,30 @@ from policyguard.adapters.request_body import BodyError, read_body
 from policyguard.adapters.service.handlers import OPERATIONS, Operation, describe_problem
 from policyguard.adapters.service.metrics import Metrics
 from policyguard.adapters.service.openapi import describe_api
-from policyguard.adapters.service.protocol import CheckRequest, Done, Health, Problem, ReloadRequest
+from policyguard.adapters.service.protocol import (
+    CheckRequest,
+    ConsoleAnswer,
+    ConsoleRequest,
+    Done,
+    Health,
+    Problem,
+    ReloadRequest,
+)
 from policyguard.adapters.sessions import ServedSessions, SessionRequest
 from policyguard.adapters.waiting import StillWaiting, holding
 from policyguard.guard.host_log import log_failure
+from policyguard.model.decision import Decision
 from policyguard.model.errors import PolicyguardError
+from policyguard.model.outcome import Recorded
 
 if TYPE_CHECKING:
+    from policyguard.adapters.service.console.app import Console
     from policyguard.adapters.service.reload import PolicyReload
     from policyguard.guard.guard import Guard
 
 ADMIN_PATHS = frozenset(
-    f"/v1/{name}" for name in ("approve", "deny", "grant", "revoke", "reload", "shutdown")
+    f"/v1/{name}"
+    for name in ("approve", "console", "deny", "grant", "revoke", "reload", "shutdown")
 )
 """What a person does, and an agent must not."""
 
@@ -56,6 +68,9 @@ _MAX_THREADS = 128
 _SWAP_POLL = 0.005
 
 R = TypeVar("R")
+
+OpenConsole = Callable[[str, tuple[str, ...]], Awaitable[str]]
+"""Takes who will answer, with labels, and returns the address of the console."""
 
 _JSON = b"application/json"
 _PROBLEM = b"application/problem+json"
@@ -89,11 +104,13 @@ class ServiceApp:
     ) -> None:
         self.guard = guard
         self.metrics = Metrics(guard)
-        self.sessions = ServedSessions(guard, self.metrics)
+        self.sessions = ServedSessions(guard, self)
         self._store = store
         self._authorization = f"Bearer {token}".encode() if token else b""
         self._admin = f"Bearer {admin_token}".encode() if admin_token else b""
         self.reload: PolicyReload | None = None
+        self.console: Console | None = None
+        self.open_console: OpenConsole | None = None
         self._on_request, self._on_shutdown = on_request, on_shutdown
         self._started = time.monotonic()
         self._in_threads = 0
@@ -110,6 +127,7 @@ class ServiceApp:
             routes=[
                 Route("/v1/shutdown", self._shut_down, methods=["POST"]),
                 Route("/v1/reload", self._reload_policy, methods=["POST"]),
+                Route("/v1/console", self._open_console, methods=["POST"]),
                 Route("/v1/health", self._health),
                 Route("/v1/sessions", self._list_sessions),
                 Route("/v1/constraints", self._list_constraints),
@@ -177,6 +195,20 @@ class ServiceApp:
             return self._describe_error(operation, error)
         return self._encode_result(operation, result, began)
 
+    def note_request(self) -> None:
+        """Note that someone uses the service: it is not idle."""
+        self._on_request()
+
+    def note_decision(self, decision: Decision) -> None:
+        """Count a decision, and show it."""
+        self.metrics.note_decision(decision)
+        if self.console is not None:
+            self.console.feed.note_decision(decision)
+
+    def note_result(self, recorded: Recorded) -> None:
+        """Count a result."""
+        self.metrics.note_result(recorded)
+
     def _runs_at_once(self, request: Any) -> bool:
         """Whether a request is for an open session; to open one may take a while."""
         if isinstance(request, CheckRequest) and request.wait:
@@ -206,8 +238,10 @@ class ServiceApp:
             await asyncio.to_thread(self.guard.close)
             asked = self.sessions.asked
             self.guard = self.metrics.guard = await asyncio.to_thread(load)
-            self.sessions = ServedSessions(self.guard, self.metrics)
+            self.sessions = ServedSessions(self.guard, self)
             self.sessions.asked.update(asked)
+            if self.console is not None:
+                self.console.attach()
         except PolicyguardError:
             log_failure("the policy could not be swapped: the service ends")
             self._on_shutdown()
@@ -298,6 +332,18 @@ class ServiceApp:
         if problem:
             return _json(Problem(title="policy not loaded", status=409, detail=problem), 409)
         return _json(Done())
+
+    async def _open_console(self, request: HttpRequest) -> Response:
+        try:
+            asked = msgspec.json.decode(
+                await read_body(request.receive, MAX_BODY), type=ConsoleRequest
+            )
+        except (BodyError, ValueError) as error:
+            return _json(Problem(title="invalid request", status=400, detail=str(error)), 400)
+        if self.open_console is None:
+            detail = "this service has no console"
+            return _json(Problem(title="no console", status=409, detail=detail), 409)
+        return _json(ConsoleAnswer(url=await self.open_console(asked.by, tuple(asked.labels))))
 
     async def _shut_down(self, _: HttpRequest) -> Response:
         self._on_shutdown()

@@ -204,6 +204,19 @@ class ReloadRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     digest: str
 
 
+class ConsoleRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Who will answer in the console, with the labels that the host gives them."""
+
+    by: str
+    labels: list[str] = msgspec.field(default_factory=list)
+
+
+class ConsoleAnswer(msgspec.Struct, kw_only=True):
+    """The console's address on this machine. Whoever knows it answers as that person."""
+
+    url: str
+
+
 class Done(msgspec.Struct, kw_only=True):
     """An answer without more to say."""
 

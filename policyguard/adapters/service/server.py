@@ -8,7 +8,8 @@ import secrets
 import socket
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,6 +29,27 @@ _INTERVAL = 1.0
 
 _MIN_TOKEN_CHARS = 16
 _TOKEN_BYTES = 32
+
+
+_CONSOLE_SETTINGS: dict[str, Any] = {
+    "interface": "asgi3",
+    "proxy_headers": False,
+    "access_log": False,
+    "lifespan": "off",
+    "ws": "none",
+    "server_header": False,
+    "date_header": False,
+    "timeout_graceful_shutdown": 1,
+}
+
+
+class _ConsoleServer(uvicorn.Server):
+    """A server beside the service's own, which has the process's signals."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the service."""
+        yield
 
 
 class ServiceError(PolicyguardError):
@@ -61,7 +83,12 @@ class Service:
             on_shutdown=self.shut_down,
         )
         self.app.reload = self._reload = PolicyReload(self.app, policies, store)
+        self.app.open_console = self._open_console
+        self._policies = tuple(policies)
         self._server: uvicorn.Server | None = None
+        self._console_server: _ConsoleServer | None = None
+        self._console_task: asyncio.Task[None] | None = None
+        self._console_lock = asyncio.Lock()
 
     @property
     def policy(self) -> str:
@@ -121,6 +148,27 @@ class Service:
         finally:
             for watcher in watchers:
                 watcher.cancel()
+            if self._console_server is not None and self._console_task is not None:
+                self._console_server.should_exit = True
+                await self._console_task
+
+    async def _open_console(self, by: str, labels: tuple[str, ...]) -> str:
+        """Return the address of the console for a person; it is served from the first one on."""
+        from policyguard.adapters.service.console.app import Console, Person
+
+        async with self._console_lock:
+            console = self.app.console
+            if console is None:
+                console = self.app.console = Console(self.app, self._policies)
+                await asyncio.to_thread(console.load_history)
+            if self._console_task is None:
+                listener = socket.create_server(("127.0.0.1", 0))
+                console.port = listener.getsockname()[1]
+                config = uvicorn.Config(console, log_level="warning", **_CONSOLE_SETTINGS)
+                self._console_server = _ConsoleServer(config)
+                serve = self._console_server.serve(sockets=[listener])
+                self._console_task = asyncio.create_task(serve)
+            return f"http://127.0.0.1:{console.port}/#{console.add_person(Person(by, labels))}"
 
     def shut_down(self) -> None:
         """End after the requests that are under way."""

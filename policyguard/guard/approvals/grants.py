@@ -66,7 +66,7 @@ def grant_calls(
     pattern, grants = "", _NONE
     asked = session._state.approvals.requests.get(approved.fingerprint)
     if asked is not None and asked.call is not None:
-        calls = _find_pattern(session, asked.call, request.remember)
+        calls = find_pattern(session, asked.call, request.remember)
         grants = _build(session, decision, asked.call, calls, approved, request)
         pattern = calls.text
     approved = replace(
@@ -109,7 +109,8 @@ def _build(
     )
 
 
-def _find_pattern(session: SessionLifetime, call: Refused, remember: str) -> CallPattern:
+def find_pattern(session: SessionLifetime, call: Refused, remember: str) -> CallPattern:
+    """Return which calls a grant would cover. `ValueError` for a call that has no such pattern."""
     evaluator, cwd = session.guard._evaluator, session._state.cel_session["cwd"]
     try:
         pattern = evaluator.patterns.find_pattern(call, remember, cwd)

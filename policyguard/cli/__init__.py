@@ -36,7 +36,7 @@ _COMMANDS = (
 _FIRST_STEPS = ("init", "lint", "test", "simulate", "explain")
 """What people use first, in this order; `--help` lists the other commands after them."""
 _ALIASES = {"console": "console_page", "verify": "journal"}
-"""The modules of commands that are named otherwise. `verify` is `journal verify`, and not listed."""
+"""The modules of commands named otherwise. `verify` is `journal verify`, and not listed."""
 
 _MEANT = {
     "convert": "traces convert",

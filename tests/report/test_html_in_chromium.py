@@ -1,16 +1,12 @@
 """The HTML report in a real browser: nothing runs, nothing is fetched, everyone can read it.
 
-Where Chromium is elsewhere than on the path, `CHROMIUM` names it. Screenshots stay in pytest's
-temporary folder.
+Screenshots stay in pytest's temporary folder.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,23 +16,13 @@ from policyguard.report.replay.html import render_html
 from tests.report.sample import HOSTILE, LONG, figures
 
 pytest.importorskip("playwright", reason="playwright, which steers a browser, is not installed")
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+from tests.browser import chromium
+
+__all__ = ["chromium"]
+
 TEXTS = {"plain": "plain", "hostile": HOSTILE, "long": LONG}
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    if path is None:
-        pytest.skip("no Chromium here: install one, or name it in CHROMIUM")
-    # Chromium's own sandbox does not work for root.
-    flags = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=flags)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

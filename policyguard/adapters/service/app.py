@@ -27,6 +27,7 @@ from policyguard.adapters.hooks.hosts import HOSTS, answer_hook
 from policyguard.adapters.request_body import BodyError, read_body
 from policyguard.adapters.service.handlers import OPERATIONS, Operation, describe_problem
 from policyguard.adapters.service.metrics import Metrics
+from policyguard.adapters.service.observer import ServiceObserver
 from policyguard.adapters.service.openapi import describe_api
 from policyguard.adapters.service.protocol import (
     CheckRequest,
@@ -40,9 +41,7 @@ from policyguard.adapters.service.protocol import (
 from policyguard.adapters.sessions import ServedSessions, SessionRequest
 from policyguard.adapters.waiting import StillWaiting, holding
 from policyguard.guard.host_log import log_failure
-from policyguard.model.decision import Decision
 from policyguard.model.errors import PolicyguardError
-from policyguard.model.outcome import Recorded
 
 if TYPE_CHECKING:
     from policyguard.adapters.service.console.app import Console
@@ -104,7 +103,8 @@ class ServiceApp:
     ) -> None:
         self.guard = guard
         self.metrics = Metrics(guard)
-        self.sessions = ServedSessions(guard, self)
+        self.observer = ServiceObserver(self.metrics)
+        self.sessions = ServedSessions(guard, self.observer)
         self._store = store
         self._authorization = f"Bearer {token}".encode() if token else b""
         self._admin = f"Bearer {admin_token}".encode() if admin_token else b""
@@ -199,16 +199,6 @@ class ServiceApp:
         """Note that someone uses the service: it is not idle."""
         self._on_request()
 
-    def note_decision(self, decision: Decision) -> None:
-        """Count a decision, and show it."""
-        self.metrics.note_decision(decision)
-        if self.console is not None:
-            self.console.feed.note_decision(decision)
-
-    def note_result(self, recorded: Recorded) -> None:
-        """Count a result."""
-        self.metrics.note_result(recorded)
-
     def _runs_at_once(self, request: Any) -> bool:
         """Whether a request is for an open session; to open one may take a while."""
         if isinstance(request, CheckRequest) and request.wait:
@@ -238,7 +228,7 @@ class ServiceApp:
             await asyncio.to_thread(self.guard.close)
             asked = self.sessions.asked
             self.guard = self.metrics.guard = await asyncio.to_thread(load)
-            self.sessions = ServedSessions(self.guard, self)
+            self.sessions = ServedSessions(self.guard, self.observer)
             self.sessions.asked.update(asked)
             if self.console is not None:
                 self.console.attach()

@@ -34,11 +34,13 @@ from policyguard.adapters.service.protocol import ApproveRequest, DenyRequest, R
 from policyguard.compiler import CompiledPolicy, compile_policy
 from policyguard.journal.errors import JournalError
 from policyguard.model.question import OpenQuestion
+from policyguard.model.text import sanitize
 from policyguard.simulate.why import explain_call
 from policyguard.store.errors import StoreError
 
 if TYPE_CHECKING:
     from policyguard.adapters.service.app import ServiceApp
+    from policyguard.guard.guard import Guard
 
 _MAX_BODY = 65536
 _BATCH = 0.25
@@ -69,6 +71,19 @@ class Person(NamedTuple):
     labels: tuple[str, ...]
 
 
+class _Exact(str):
+    """An id in an attribute, which must stay as it is."""
+
+    __slots__ = ()
+
+
+def _show(value: object) -> object:
+    """Return what a template writes: texts without control characters."""
+    if type(value) is str and not value.isprintable():
+        return "\n".join(map(sanitize, value.split("\n")))
+    return value
+
+
 class Console:
     """The pages over a service's guard. Each person has a token of their own."""
 
@@ -82,11 +97,15 @@ class Console:
             loader=PackageLoader("policyguard.adapters.service.console"),
             autoescape=True,
             undefined=StrictUndefined,
+            finalize=_show,
             trim_blocks=True,
             lstrip_blocks=True,
         )
+        environment.filters["exact"] = _Exact
+        environment.filters["calls"] = lambda count: f"{count:,} call{'s' * (count != 1)}"
         environment.globals.update(strip=views.strip, symbol=views.symbol, time=views.format_time)
         self._templates = environment
+        service.observer.feed = self.feed
         self._assets = {path: _read_asset(path) for path in _OPEN_PATHS}
         self._routes = Starlette(
             routes=[
@@ -108,6 +127,11 @@ class Console:
     def load_history(self) -> None:
         """Add the journals of the sessions that are open. It may take a while."""
         guard = self._service.guard
+        self._load_events(guard)
+        for session, call, text in self._service.observer.reasons():
+            self.feed.note_reason(session, call, text)
+
+    def _load_events(self, guard: Guard) -> None:
         with guard._lock:
             journal, open_ = guard._journal, [*guard._state.evaluator_state.sessions]
         if journal is None:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from policyguard.model.decision import Decision
 from policyguard.model.event import (
     Admitted,
     Approved,
@@ -152,15 +151,13 @@ class ConsoleFeed:
         for listener in [*self._listeners]:
             listener(event.session, may_ask)
 
-    def note_decision(self, decision: Decision) -> None:
-        """Add why a call was refused, which its event does not say."""
-        if not decision.violations:
-            return
+    def note_reason(self, session: str, call: str, text: str) -> None:
+        """Add why an entry fired on a call, which the call's event does not say."""
         with self._lock:
-            found = self.sessions.get(decision.session)
-            call = None if found is None else found.calls.get(decision.id)
-            if call is not None:
-                call.text = decision.violations[0].text[:_TEXT_CHARS]
+            found = self.sessions.get(session)
+            shown = None if found is None else found.calls.get(call)
+            if shown is not None:
+                shown.text = text[:_TEXT_CHARS]
 
     def snapshot(self) -> list[ShownSession]:
         """Return the sessions, the latest first."""

@@ -26,7 +26,6 @@ from policyguard.model.amounts import SCALE, format_duration, format_number
 from policyguard.model.constraint import Constraint
 from policyguard.model.policy import Policy
 from policyguard.model.question import OpenQuestion
-from policyguard.model.text import sanitize
 from policyguard.report.constraints import describe_ban, describe_scope
 
 STRIP_CALLS = 120
@@ -138,7 +137,7 @@ def _view_question(sessions: ServedSessions, feed: ConsoleFeed, one: OpenQuestio
     args = "" if one.args is None else json.dumps(one.args, ensure_ascii=False, indent=2)
     return QuestionView(
         question=one,
-        args="\n".join(map(sanitize, args.split("\n"))),
+        args=args,
         reasons=reasons,
         before=tuple(earlier[-_CONTEXT_CALLS:]),
         answers=answers,

@@ -74,12 +74,13 @@ function keepInput(old, one) {
     const twin = one.querySelector(`[name="${field.name}"]`)
     if (twin) twin.value = field.value
   }
-  const details = one.querySelectorAll("details")
-  old.querySelectorAll("details").forEach((was, number) => {
-    if (details[number]) details[number].open = was.open
-  })
-  const why = old.querySelector(".why")
-  if (why?.childElementCount) one.querySelector(".why")?.replaceChildren(...why.children)
+  const title = (details) => details.querySelector("summary").textContent
+  const open = [...old.querySelectorAll("details[open]")].map(title)
+  for (const details of one.querySelectorAll("details")) details.open = open.includes(title(details))
+  for (const part of [".why", ".preview"]) {
+    const was = old.querySelector(part)
+    if (was?.childElementCount) one.querySelector(part)?.replaceChildren(...was.children)
+  }
   const focused = old.contains(document.activeElement) ? document.activeElement : null
   if (!focused) return
   const focusable = "a, button, input, select, summary, [tabindex]"

@@ -80,6 +80,7 @@ class Guard(GuardRecords):
         if store is not None:
             self._fingerprinter.rekey(store.fingerprint_key)
         self._evaluator = compiled.evaluator
+        self._approvals = compiled.policy.approvals
         self.diagnostics = compiled.diagnostics
         self._steady_clock = open_steady_clock(clock, store)
         self._lock = threading.RLock()

@@ -43,6 +43,24 @@ class Approval(PolicyStruct, frozen=True, kw_only=True):
     remember: tuple[str, ...]
 
 
+class Webhook(PolicyStruct, frozen=True, kw_only=True):
+    """Where calls that wait are posted to, signed with a secret of the service's environment.
+
+    `timeout` of one request, and for how long it is repeated, are nanoseconds.
+    """
+
+    url: str
+    secret_env: str
+    timeout: int
+    retry_for: int
+
+
+class Approvals(PolicyStruct, frozen=True, kw_only=True):
+    """How people learn of calls that need an approval."""
+
+    webhook: Webhook | None = None
+
+
 class Case(SelectiveEntry, frozen=True, kw_only=True):
     """One case of a rule. `on_error` is the effect if its CEL fails."""
 
@@ -386,6 +404,7 @@ class Policy(PolicyStruct, frozen=True, kw_only=True):
     result_rules: tuple[ResultRule, ...] = ()
     exceptions: tuple[Exemption, ...] = ()
     pins: Pins | None = None
+    approvals: Approvals = Approvals()
     journal: Journal
     bounds: Bounds
     digest: str

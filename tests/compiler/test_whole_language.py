@@ -51,7 +51,8 @@ def instances(draw: Any, around: schema.Subschema, depth: int = 0) -> Any:
         return draw(arrays(shape, depth))
     if kind == "string":
         pattern = shape.get("pattern", "")
-        return next(text for text in ("x1", "5m") if re.search(pattern, text))
+        texts = ("x1", "5m", "https://x.example")
+        return next(text for text in texts if re.search(pattern, text))
     return {"boolean": True, "number": 2.5}[kind]
 
 

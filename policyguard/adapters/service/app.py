@@ -38,6 +38,7 @@ from policyguard.adapters.service.protocol import (
     Problem,
     ReloadRequest,
 )
+from policyguard.adapters.service.webhooks import open_webhook
 from policyguard.adapters.sessions import ServedSessions, SessionRequest
 from policyguard.adapters.waiting import StillWaiting, holding
 from policyguard.guard.host_log import log_failure
@@ -104,6 +105,7 @@ class ServiceApp:
         self.guard = guard
         self.metrics = Metrics(guard)
         self.observer = ServiceObserver(self.metrics)
+        self._webhook = open_webhook(guard, guard._approvals.webhook)
         self.sessions = ServedSessions(guard, self.observer)
         self._store = store
         self._authorization = f"Bearer {token}".encode() if token else b""
@@ -222,6 +224,8 @@ class ServiceApp:
         """
         self._in_force.clear()
         self.sessions.end_waiting()
+        if self._webhook is not None:
+            self._webhook.close()
         try:
             while self._in_threads:
                 await asyncio.sleep(_SWAP_POLL)
@@ -230,6 +234,7 @@ class ServiceApp:
             self.guard = self.metrics.guard = await asyncio.to_thread(load)
             self.sessions = ServedSessions(self.guard, self.observer)
             self.sessions.asked.update(asked)
+            self._webhook = open_webhook(self.guard, self.guard._approvals.webhook)
             if self.console is not None:
                 self.console.attach()
         except PolicyguardError:
@@ -237,6 +242,13 @@ class ServiceApp:
             self._on_shutdown()
         finally:
             self._in_force.set()
+
+    def close(self) -> None:
+        """Close the guard, and send nothing more."""
+        if self._webhook is not None:
+            self._webhook.close()
+        self.sessions.end_waiting()
+        self.guard.close()
 
     def _is_authorized(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bool:
         if not (self._authorization or self._admin):

@@ -99,7 +99,7 @@ class Service:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.app.guard.close()
+        self.app.close()
 
     def run_socket(self, path: Path) -> None:
         """Serve on a Unix socket (0600). Raises `ServiceError` if another service does so."""

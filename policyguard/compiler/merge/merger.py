@@ -48,6 +48,8 @@ _MERGED_BY_KEY: frozenset[tuple[str, ...]] = frozenset(
         "result_rules",
         "exceptions",
         "pins",
+        "approvals",
+        "approvals webhook",
         "journal",
         "bounds",
     )

@@ -1,4 +1,4 @@
-"""A plain receiver of policyguard's webhook: it checks each message and answers by a rule of its own.
+"""A plain receiver of policyguard's webhook: it checks each message, and answers by a rule.
 
     POLICYGUARD_WEBHOOK_SECRET=… python receiver.py 8799 /run/user/1000/policyguard/….sock
 

@@ -35,8 +35,8 @@ _COMMANDS = (
 )
 _FIRST_STEPS = ("init", "lint", "test", "simulate", "explain")
 """What people use first, in this order; `--help` lists the other commands after them."""
-_ALIASES = {"console": "console_page", "verify": "journal"}
-"""The modules of commands named otherwise. `verify` is `journal verify`, and not listed."""
+_ALIASES = {"verify": "journal"}
+"""Commands that have moved, and their modules: `verify` is `journal verify`. Not listed."""
 
 _MEANT = {
     "convert": "traces convert",

@@ -15,8 +15,8 @@ import msgspec
 
 from policyguard.adapters.client.connection import Unavailable, post
 from policyguard.adapters.client.location import locate_socket
-from policyguard.cli.console import suggest_next, usage_error
 from policyguard.cli.options import path_option, policy_option
+from policyguard.cli.terminal import suggest_next, usage_error
 from policyguard.model.question import OpenQuestion
 from policyguard.report.escape import for_terminal, json_document
 from policyguard.report.questions import render_question, render_questions
@@ -158,7 +158,7 @@ def approve_command(
     "deny", epilog='Example: policyguard approvals deny toolu_01 -m "use the test database"'
 )
 @click.argument("call")
-@click.option("--message", "-m", default="", help="What the model is told.")
+@click.option("--message", "-m", default="", help="The word for the model.")
 @click.option("--session", default=None, help="The call's session, where ids are not unique.")
 @click.option("--by", default=None, help="Who denies it.  [default: the current user]")
 @click.option("--label", "labels", multiple=True, help="A label that this person has.")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.console import policy_error, reports_errors, usage_error
 from policyguard.cli.options import store_option
+from policyguard.cli.terminal import policy_error, reports_errors, usage_error
 from policyguard.compiler import compile_policy
 from policyguard.guard.budgets.quota_names import QuotaName, parse_quota_name, quota_spec
 from policyguard.model.diagnostic import PolicyError, did_you_mean

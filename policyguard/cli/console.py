@@ -1,80 +1,72 @@
-"""Status messages of commands on standard error, and their exit codes."""
+"""`policyguard console`: the page on which people watch sessions and answer calls that wait."""
 
 from __future__ import annotations
 
-import os
-import shutil
+import getpass
+import json
 import sys
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, NoReturn
+import time
+import webbrowser
+from pathlib import Path
 
 import click
 
-from policyguard.report.escape import for_terminal
-from policyguard.report.style import PLAIN, Style
+from policyguard.adapters.client.connection import Unavailable, post, serve_command, start
+from policyguard.adapters.client.location import locate_socket
+from policyguard.cli.options import path_option, policy_option
+from policyguard.cli.terminal import reports_errors, suggest_next, usage_error
+from policyguard.store.paths import default_store_path, resolve_store_path
 
-Command = Callable[..., None]
-
-EXIT_USAGE, EXIT_INTERRUPTED = 2, 130
-"""Exit codes: for misuse or a broken policy; for Ctrl-C, as in shells."""
-
-
-def status(text: str) -> None:
-    """Print a message to standard error, after the command's name. Untrusted text is escaped."""
-    click.echo(f"policyguard {_command_name()}: {for_terminal(text)}", err=True)
+_SECONDS = 20.0
 
 
-def usage_error(reason: object) -> NoReturn:
-    """Print why a command cannot do what was asked, and exit."""
-    status(str(reason))
-    click.get_current_context().exit(EXIT_USAGE)
+@click.command("console", epilog="Example: policyguard console --policy policyguard.yaml --by ann")
+@policy_option
+@path_option("--store", help_="The store's file.  [default: the user's own]")
+@path_option("--socket", "socket_path", help_="The service's socket.")
+@path_option("--admin-token-file", help_="The token that the service wants from admins.")
+@click.option("--by", default=None, help="Who answers there.  [default: the current user]")
+@click.option("--label", "labels", multiple=True, help="A label that this person has.")
+@click.option("--no-browser", is_flag=True, help="Print the address alone.")
+@reports_errors(OSError)
+def console(
+    policies: tuple[str, ...],
+    store: Path | None,
+    socket_path: Path | None,
+    admin_token_file: Path | None,
+    by: str | None,
+    labels: tuple[str, ...],
+    *,
+    no_browser: bool,
+) -> None:
+    """Open the page of the service: live sessions, and the calls that wait for you.
+
+    The address lets anyone answer as you: it holds a token, which ends with the service.
+    """
+    path = resolve_store_path(store or default_store_path())
+    chosen = str(socket_path or locate_socket(policies, path))
+    token = "" if admin_token_file is None else admin_token_file.read_text().strip()
+    body = json.dumps({"by": by or getpass.getuser(), "labels": [*labels]}).encode()
+    url = _open(chosen, [*policies], [str(path)], body, token)
+    click.echo(url)
+    if not no_browser and sys.stdout.isatty():
+        webbrowser.open(url)
+    suggest_next("`policyguard approvals watch` does the same in a terminal")
 
 
-def policy_error(diagnostics: object) -> NoReturn:
-    """Print the diagnostics of a policy, and exit."""
-    click.echo(str(diagnostics), err=True)
-    click.get_current_context().exit(EXIT_USAGE)
-
-
-def reports_errors(*kinds: type[Exception]) -> Callable[[Command], Command]:
-    """Decorate a command so that errors of these kinds, such as `OSError`, are usage errors."""
-
-    def decorate(command: Command) -> Command:
-        @wraps(command)
-        def run(*args: Any, **kwargs: Any) -> None:
-            try:
-                command(*args, **kwargs)
-            except BrokenPipeError:  # the reader has read enough: click exits silently
-                raise
-            except kinds as error:
-                usage_error(error)
-
-        return run
-
-    return decorate
-
-
-def terminal_style() -> Style:
-    """Return the style of text on standard output: plain if that is not a terminal."""
-    if not sys.stdout.isatty():
-        return PLAIN
-    width = shutil.get_terminal_size().columns
-    return Style(coloured=not os.environ.get("NO_COLOR"), width=width)
-
-
-def suggest_next(text: str, output_format: str = "text") -> None:
-    """Print on standard error what to do next, if a person reads it: text at a terminal."""
-    if output_format == "text" and sys.stdout.isatty() and sys.stderr.isatty():
-        width = shutil.get_terminal_size().columns
-        style = Style(coloured=False, width=width)
-        click.echo(style.join([f"next  {for_terminal(text)}"]), err=True)
-
-
-def _command_name() -> str:
-    names: list[str] = []
-    context: click.Context | None = click.get_current_context()
-    while context is not None and context.parent is not None:
-        names.insert(0, context.info_name or "")
-        context = context.parent
-    return " ".join(names)
+def _open(socket: str, policies: list[str], store: list[str], body: bytes, token: str) -> str:
+    """Return the console's address, from the service, which is started if need be."""
+    deadline = time.monotonic() + _SECONDS
+    for is_last in (False, True):
+        try:
+            status, _, answer = post(socket, "/v1/console", body, timeout=_SECONDS, token=token)
+        except Unavailable as error:
+            serve = serve_command(socket, policies, store)
+            if is_last or not start(socket, serve, timeout=deadline - time.monotonic()):
+                usage_error(f"no service answers: {error}; see `policyguard serve`")
+            continue
+        found = json.loads(answer)
+        if status != 200:
+            usage_error(found["detail"])
+        return str(found["url"])
+    raise AssertionError

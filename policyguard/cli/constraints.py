@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
-from policyguard.cli.console import reports_errors, suggest_next, usage_error
 from policyguard.cli.options import store_option
+from policyguard.cli.terminal import reports_errors, suggest_next, usage_error
 from policyguard.journal.folder import file_name
 from policyguard.report.constraints import render_constraint, render_constraints, render_observation
 from policyguard.report.escape import for_json, for_terminal, json_document

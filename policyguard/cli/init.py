@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.console import policy_error, status, suggest_next, usage_error
 from policyguard.cli.options import OUTPUT
+from policyguard.cli.terminal import policy_error, status, suggest_next, usage_error
 from policyguard.compiler import compile_policy
 from policyguard.compiler.load.loader import load_layers
 from policyguard.compiler.provenance import collect_provenance

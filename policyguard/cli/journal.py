@@ -11,9 +11,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from policyguard.cli.console import usage_error
 from policyguard.cli.options import OUTPUT, path_option
 from policyguard.cli.output import STDOUT, check_output, open_output
+from policyguard.cli.terminal import usage_error
 from policyguard.compiler.load.scalars import parse_duration
 from policyguard.journal.anchor_export import anchor_lines, read_anchors
 from policyguard.journal.chain import Hasher, read_key

@@ -23,8 +23,8 @@ from policyguard.adapters.installation.settings import (
     show_change,
     write_settings,
 )
-from policyguard.cli.console import policy_error, reports_errors, status, usage_error
 from policyguard.cli.options import path_option, policy_option
+from policyguard.cli.terminal import policy_error, reports_errors, status, usage_error
 from policyguard.compiler import compile_policy
 from policyguard.model.diagnostic import PolicyError
 from policyguard.model.errors import PolicyguardError

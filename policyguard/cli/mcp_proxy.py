@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from policyguard.adapters.mcp.settings import ProxyLimits
-from policyguard.cli.console import policy_error, reports_errors, status, usage_error
 from policyguard.cli.options import path_option, policy_option
+from policyguard.cli.terminal import policy_error, reports_errors, status, usage_error
 from policyguard.model.diagnostic import PolicyError
 from policyguard.model.errors import PolicyguardError
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.console import (
+from policyguard.cli.options import labels_option, path_option
+from policyguard.cli.terminal import (
     policy_error,
     reports_errors,
     status,
     suggest_next,
     usage_error,
 )
-from policyguard.cli.options import labels_option, path_option
 from policyguard.compare.diff import diff_policies
 from policyguard.compiler import CompiledPolicy, compile_policy
 from policyguard.compiler.load.loader import load_layers

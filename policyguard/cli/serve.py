@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.console import policy_error, reports_errors, status, usage_error
 from policyguard.cli.options import path_option, policy_option
+from policyguard.cli.terminal import policy_error, reports_errors, status, usage_error
 from policyguard.model.diagnostic import PolicyError
 from policyguard.model.errors import PolicyguardError
 from policyguard.store.paths import default_store_path, resolve_store_path

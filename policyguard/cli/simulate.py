@@ -8,7 +8,10 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.console import (
+from policyguard.cli.options import OUTPUT, labels_option, path_option, policy_option
+from policyguard.cli.output import check_output, write
+from policyguard.cli.progress import track_progress
+from policyguard.cli.terminal import (
     EXIT_INTERRUPTED,
     policy_error,
     status,
@@ -16,9 +19,6 @@ from policyguard.cli.console import (
     terminal_style,
     usage_error,
 )
-from policyguard.cli.options import OUTPUT, labels_option, path_option, policy_option
-from policyguard.cli.output import check_output, write
-from policyguard.cli.progress import track_progress
 from policyguard.model.diagnostic import PolicyError
 from policyguard.report.findings.diagnostics import render_text as render_diagnostics
 from policyguard.report.replay.assessment import next_step

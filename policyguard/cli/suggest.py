@@ -7,7 +7,10 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.console import (
+from policyguard.cli.options import OUTPUT, labels_option, path_option, policy_option
+from policyguard.cli.output import check_output, write
+from policyguard.cli.progress import show_status
+from policyguard.cli.terminal import (
     EXIT_INTERRUPTED,
     policy_error,
     status,
@@ -15,9 +18,6 @@ from policyguard.cli.console import (
     terminal_style,
     usage_error,
 )
-from policyguard.cli.options import OUTPUT, labels_option, path_option, policy_option
-from policyguard.cli.output import check_output, write
-from policyguard.cli.progress import show_status
 from policyguard.model.diagnostic import PolicyError
 from policyguard.report.suggest.figures import Suggestion
 from policyguard.report.suggest.markdown import render_markdown

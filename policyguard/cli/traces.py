@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from policyguard.cli.console import status, usage_error
 from policyguard.cli.options import OUTPUT, path_option
 from policyguard.cli.output import STDOUT, check_output, open_output
+from policyguard.cli.terminal import status, usage_error
 from policyguard.journal.format import encode
 from policyguard.model.event import Event
 from policyguard.report.escape import for_json

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.console import policy_error, reports_errors, usage_error
 from policyguard.cli.options import path_option, policy_option
+from policyguard.cli.terminal import policy_error, reports_errors, usage_error
 from policyguard.compiler import compile_policy
 from policyguard.journal.folder import file_name
 from policyguard.journal.format import LineError, decode

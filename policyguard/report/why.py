@@ -15,7 +15,7 @@ _NONE = "-"
 class EntryAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What one entry of the policy said about a call.
 
-    `effect` is empty if it did not fire; `text` is what it told the model, or why it did not fire.
+    `effect` is empty if it did not fire; `text` is what the model reads of it, or why it did not.
     `saw` are the values that its expressions read. `change` says what would have made it answer
     otherwise. `observed`: it only observes.
     """

@@ -1,4 +1,4 @@
-"""An agent in a real host asks, a person clicks in a real browser, and the call runs or does not."""
+"""An agent in a real host asks, a person clicks in a browser, and the call runs or does not."""
 
 from __future__ import annotations
 

@@ -43,11 +43,12 @@ def run(tmp_path: Path, kept: str) -> Any:
     policy.write_text(POLICY.replace("ARGS", kept), "utf-8")
     with Guard.load(policy, store=store) as guard:
         session = guard.session("s")
-        live = {"to": "live", "cents": 500, "ok": False, "key": "tok_abc"}
+        live = {"to": "live", "cents": 500, "ok": False}
         asked = session.check("deploy", live, call="h1")
         session.deny(asked, by="ann", message="not today")
         session.check("deploy", live, call="h2")
         session.check("pay", {"cents": 50}, call="h3")
+        session.check("deploy", {"to": "live", "key": "tok_abc"}, call="h6")
         for _ in range(3):
             decision = session.check("read", {"path": "x"})
             session.record(decision, error="no such file: x")
@@ -104,7 +105,7 @@ def test_a_case_is_named(run: Any, kept: str) -> None:
 
 
 def test_state_is_that_of_the_call(run: Any) -> None:
-    third = explain(run, "c6")
+    third = explain(run, "c7")
     assert third["result"] == "failed: no such file: x"
     assert third["entries"]["limits/default/failures/2"]["text"].startswith(
         "this call has failed twice"
@@ -115,7 +116,7 @@ def test_state_is_that_of_the_call(run: Any) -> None:
 
 
 def test_secrets_stay_hidden(run: Any) -> None:
-    shown = run("s", "h1").output
+    shown = run("s", "h6").output
     assert "tok_" not in shown
     assert "asked, as the policy is now:" in shown
 

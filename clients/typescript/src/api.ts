@@ -8,7 +8,9 @@ export interface components {
          * @description A call that is about to run; the fields are those of `Session.check`.
          *
          *         `call` is the caller's own id of the call. `retry` says that this check may have arrived before,
-         *         but its answer did not: a call in flight with the same id is then not counted again.
+         *         but its answer did not: a call in flight with the same id is then not counted again. `wait` is
+         *         for how many seconds to wait for a person, if the call needs an approval; the decision is *ask*
+         *         if there is no answer by then.
          */
         CheckRequest: {
             session: string;
@@ -49,6 +51,8 @@ export interface components {
             };
             /** @default false */
             retry?: boolean;
+            /** @default 0 */
+            wait?: number;
         };
         /**
          * CheckAnswer
@@ -269,10 +273,48 @@ export interface components {
         };
         /**
          * ApproveAnswer
-         * @description Whether the call is approved now: a rule may need several people.
+         * @description Whether the call is approved now, and if not, what is missing (`detail`).
          */
         ApproveAnswer: {
             approved: boolean;
+            /** @default  */
+            detail?: string;
+        };
+        /**
+         * DenyRequest
+         * @description A person's no to a call whose effect is *ask*, with a `message` for the model.
+         */
+        DenyRequest: {
+            session: string;
+            /** @default  */
+            agent?: string;
+            /** @default  */
+            user?: string;
+            /** @default  */
+            project?: string;
+            /** @default null */
+            parent?: string | null;
+            /** @default [] */
+            roles?: string[];
+            /** @default null */
+            cwd?: string | null;
+            /** @default {} */
+            session_tags?: Record<string, unknown>;
+            call: string;
+            by: string;
+            /** @default  */
+            message?: string;
+            /** @default [] */
+            labels?: string[];
+        };
+        /**
+         * DenyAnswer
+         * @description Whether the call is denied now, and if not, why (`detail`).
+         */
+        DenyAnswer: {
+            denied: boolean;
+            /** @default  */
+            detail?: string;
         };
         /**
          * ListRequest
@@ -607,6 +649,8 @@ export type CallRequest = components['schemas']['CallRequest'];
 export type Done = components['schemas']['Done'];
 export type ApproveRequest = components['schemas']['ApproveRequest'];
 export type ApproveAnswer = components['schemas']['ApproveAnswer'];
+export type DenyRequest = components['schemas']['DenyRequest'];
+export type DenyAnswer = components['schemas']['DenyAnswer'];
 export type ListRequest = components['schemas']['ListRequest'];
 export type ApprovalsAnswer = components['schemas']['ApprovalsAnswer'];
 export type OpenQuestion = components['schemas']['OpenQuestion'];

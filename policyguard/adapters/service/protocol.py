@@ -212,7 +212,7 @@ class ConsoleRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class ConsoleAnswer(msgspec.Struct, kw_only=True):
-    """The console's address on this machine. Whoever knows it answers as that person."""
+    """The console's address on this machine. It lets anyone answer as that person."""
 
     url: str
 

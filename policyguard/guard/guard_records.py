@@ -5,7 +5,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from policyguard.engines.fingerprint import Fingerprinter
+from policyguard.evaluator.evaluation import GuardMode
 from policyguard.evaluator.evaluator import Evaluator
 from policyguard.guard.approvals.grant_sync import GrantSync
 from policyguard.guard.approvals.questions import open_questions
@@ -34,6 +37,7 @@ class GuardRecords:
     _fingerprinter: Fingerprinter
     _grant_sync: GrantSync | None
     _lock: threading.RLock
+    _mode: GuardMode
     _open_sessions: OpenSessions
     _state: GuardState
     _steady_clock: SteadyClock
@@ -82,6 +86,16 @@ class GuardRecords:
                 self._closed_sessions = ClosedSessions(journal, self._evaluator)
             closed = self._closed_sessions.questions(held.__contains__, now, redact)
             return (*found, *closed)
+
+    def expect_answers(self) -> None:
+        """Say that people answer what asks, though there is no approver.
+
+        A rule's `approval: {otherwise: allow}` lets a call run from now on only when its time for
+        an answer has passed.
+        """
+        with self._lock:
+            if self._mode.approver_presence == "absent":
+                self._mode = replace(self._mode, approver_presence="present")
 
     def grants(self) -> tuple[Grant, ...]:
         """Return the grants that hold, the latest last, those of other processes among them.

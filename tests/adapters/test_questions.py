@@ -109,6 +109,17 @@ def test_a_denied_call_says_so_to_the_model(service: RunningService) -> None:
     assert "no call `h1` waits" in desk(service, "approve", "h1", "--by", "bob")[1]
 
 
+def test_unanswered_calls_run_only_where_no_one_answers(
+    start_service: StartService, policy_file: Path
+) -> None:
+    lenient = "{count: 1, within: 1h, otherwise: allow}"
+    policy_file.write_text(POLICY.replace("{count: 2, within: 1h, from: [boss]}", lenient))
+    service = start_service()
+    assert service.check("s", "pay", args={"eur": 1}, call="h1")["allowed"]
+    desk(service, "list")  # now someone does
+    assert service.check("s", "pay", args={"eur": 2}, call="h2")["effect"] == "ask"
+
+
 def test_of_two_answers_the_second_is_told_of_the_first(service: RunningService) -> None:
     service.check("s", "deploy", args={"to": "x"}, call="h1")
     status, first = service.ask("/v1/deny", session="s", call="h1", by="ann")

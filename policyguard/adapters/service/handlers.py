@@ -178,7 +178,8 @@ def _say_what_is_missing(sessions: ServedSessions, session: Session, decision: D
 
 
 def approvals(sessions: ServedSessions, _: ListRequest) -> ApprovalsAnswer:
-    """List the calls that wait for an approval."""
+    """List the calls that wait for an approval: someone will answer them."""
+    sessions.guard.expect_answers()
     found = []
     for question in sessions.guard.questions(also_closed=True):
         decision = sessions.asked.get((question.session, question.call))

@@ -80,6 +80,7 @@ class WebhookSender:
         self._changed = threading.Condition()
         self._ended = False
         self._opener = urllib.request.build_opener(_NoRedirects)
+        guard.expect_answers()
         self._stop = guard.on(self._note, Refused, Approved, Denied)
         self._thread = threading.Thread(target=self._run, name="policyguard-webhook", daemon=True)
         self._thread.start()

@@ -122,6 +122,7 @@ class Console:
         """Follow the guard that the service has now."""
         self._compiled = None
         self.feed.redact = self._service.guard._state.redact
+        self._service.guard.expect_answers()
         self._service.guard.on(self.feed.note)
 
     def load_history(self) -> None:

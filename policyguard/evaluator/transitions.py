@@ -134,7 +134,7 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
         session.remove_given_up(attempt)
     else:
         del session.in_flight[attempt.id]
-    state_changes = session.state_changes
+    state_changes, bound_plan = session.state_changes, attempt.bound_plan
     entry = attempt.window_entry
     entry.seq = state_changes.seq = state_changes.seq + 1
     succeeded, is_cancelled = outcome.state == "success", outcome.state == "cancelled"
@@ -147,33 +147,35 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
         if not outcome.ok:
             _mark_failed(entry)
         if succeeded or (not outcome.ok and outcome.blame != "harness"):
-            for results in attempt.bound_plan.recent_results:
+            for results in bound_plan.recent_results:
                 results.note(attempt, entry, succeeded)
                 if results.tool_rows and session.on_fast_path:
-                    session.update_active_limits(attempt.bound_plan.plan)
+                    session.update_active_limits(bound_plan.plan)
     if succeeded:
         session.successes += 1
-        if attempt.bound_plan.plan.is_state_changing(attempt):
+        plan = bound_plan.plan
+        is_known_to_look = plan.cached_answer is False and attempt.state_changing is None
+        if (not is_known_to_look or attempt.hints) and plan.is_state_changing(attempt):
             state_changes.record(attempt.likeness, at)
             for ancestor in session.ancestors():
                 ancestor.state_changes.record(f"{session.id}\x1f{attempt.likeness}", at)
     elif not outcome.ok:
         session.cel_session["failures"] += 1
     if is_cancelled:  # its window entry stays that of a call without a result
-        for limit, tracker in attempt.bound_plan.limits:
+        for limit, tracker in bound_plan.limits:
             limit.cancel(tracker, attempt)
         session.bans.cancel(attempt)
-        session.update_active_limits(attempt.bound_plan.plan)
-    elif attempt.bound_plan.needs_successes or not (
+        session.update_active_limits(bound_plan.plan)
+    elif bound_plan.needs_successes or not (
         succeeded and session.on_fast_path and outcome.advancing
     ):
         _notify_limits(session, attempt, outcome)
     else:
         if session.open_streaks:
-            for limit, tracker in attempt.bound_plan.may_be_active:
+            for limit, tracker in bound_plan.may_be_active:
                 limit.complete(tracker, attempt, outcome)
-            session.update_active_limits(attempt.bound_plan.plan)
-        for limit, tracker in attempt.bound_plan.rows_by_call:
+            session.update_active_limits(bound_plan.plan)
+        for limit, tracker in bound_plan.rows_by_call:
             if tracker and (attempt.likeness in tracker or attempt.state_changing):
                 limit.complete(tracker, attempt, outcome)
     if event.still_running and not attempt.is_given_up:

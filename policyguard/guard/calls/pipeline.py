@@ -271,9 +271,9 @@ class CallPipeline(KnownCalls):
                         guard._events.emit_run_marks(state, at, result.marks, again)
                 except (JournalError, StoreError) as error:
                     attempt.add_error("journal", error)
-            advice = ""
-            if self.advice.texts or self.advice.answers:
-                advice = self.advice.take(attempt.batch or event.call, is_last=not attempt.batch)
+            advice, pending = "", self.advice
+            if pending.texts or pending.answers:
+                advice = pending.take(attempt.batch or event.call, is_last=not attempt.batch)
         if edited is None and parsed is None and not (advice or learned or attempt.errors):
             return Recorded(result.outcome)
         return build_recorded(result.outcome, edited, parsed, advice, learned, attempt.errors)

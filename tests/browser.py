@@ -12,17 +12,22 @@ pytest.importorskip("playwright", reason="playwright, which steers a browser, is
 from playwright.sync_api import Browser, sync_playwright
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
-_QUIET = ("--disable-background-networking", "--disable-component-update", "--disable-sync")
+_FLAGS = (
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--host-resolver-rules=MAP evil.example 127.0.0.1",
+)
 
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """A browser without a window."""
+    """A browser without a window, for which the name `evil.example` is this machine's."""
     path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
     if path is None:
         pytest.skip("no Chromium here: install one, or name it in CHROMIUM")
     # Chromium's own sandbox does not work for root.
-    flags = [*_QUIET, "--no-sandbox"] if os.geteuid() == 0 else [*_QUIET]
+    flags = [*_FLAGS, "--no-sandbox"] if os.geteuid() == 0 else [*_FLAGS]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=flags)
         yield browser

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import http.client
+import http.server
 import json
+import re
 import sys
+import threading
 import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -59,7 +62,8 @@ def open_console(service: RunningService, chromium: Browser) -> Iterator[Callabl
     pages: list[Page] = []
 
     def open_(by: str = "ann", *labels: str, width: int = 1100, **context: Any) -> Page:
-        page = chromium.new_page(viewport={"width": width, "height": 900}, **context)
+        context_of_page = chromium.new_context(viewport={"width": width, "height": 900}, **context)
+        page = context_of_page.new_page()
         pages.append(page)
         page.console_lines = []  # type: ignore[attr-defined]  # what the test reads
         page.on("console", lambda one: page.console_lines.append(one.text))  # type: ignore[attr-defined]  # as above
@@ -72,7 +76,7 @@ def open_console(service: RunningService, chromium: Browser) -> Iterator[Callabl
     yield open_
     for page in pages:
         assert page.console_lines == []  # type: ignore[attr-defined]  # as above
-        page.close()
+        page.context.close()
 
 
 def ask_to_deploy(service: RunningService, call: str = "h1", **args: Any) -> Any:
@@ -137,7 +141,7 @@ def test_a_grant_is_tried_on_recent_calls_before_it_is_given(
     expect(preview).to_contain_text("covers 2:")
     question.get_by_label("In").select_option("agent")
     question.get_by_role("button", name="Give this grant").click()
-    expect(page.locator("#status")).to_have_text("deploy is approved")
+    expect(page.locator("#status")).to_contain_text("deploy is approved")
     assert ask_to_deploy(service, "h9", number=9)["allowed"]
     assert ask_to_deploy(service, "h8", to="bank", number=8)["effect"] == "ask"
 
@@ -309,6 +313,81 @@ def test_other_sites_and_wrong_tokens_get_nothing(service: RunningService) -> No
             assert found[0] == status, headers
     assert request(url, "/answer", body=answer)[0] == 401
     assert ask_to_deploy(service, "h2")["effect"] == "ask"
+
+
+ATTACK = """
+<!doctype html><title>attack</title><iframe id="frame" src="CONSOLE"></iframe>
+<form id="form" method="post" target="_blank" enctype="text/plain" action="CONSOLE/answer">
+<input name='{"session":"s","call":"h1","how":"once","x":"' value='"}'></form>
+<script>
+const outcomes = []
+const attempt = async (name, options) => {
+  try {
+    const found = await fetch("CONSOLE" + name, options)
+    outcomes.push(found.type === "opaque" ? "opaque" : await found.text())
+  } catch (error) { outcomes.push("refused") }
+}
+const body = JSON.stringify({ session: "s", call: "h1", how: "once" })
+addEventListener("load", async () => {
+  await attempt("/fragment/questions", {})
+  await attempt("/fragment/questions", { mode: "no-cors", credentials: "include" })
+  await attempt("/answer", { method: "POST", mode: "no-cors", credentials: "include", body })
+  await attempt("/answer", { method: "POST", headers: { authorization: "Bearer x" }, body })
+  let inside = "none"
+  try { inside = document.getElementById("frame").contentDocument?.body.innerText } catch {}
+  document.title = JSON.stringify({ outcomes, inside })
+  document.getElementById("form").submit()
+})
+</script>
+"""
+
+
+class _Site(http.server.BaseHTTPRequestHandler):
+    page = b""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/html")
+        self.end_headers()
+        self.wfile.write(self.page)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_page_of_another_site_can_do_nothing(
+    service: RunningService, open_console: OpenConsole
+) -> None:
+    """In the same browser, with the console open beside it."""
+    ask_to_deploy(service)
+    console = open_console()
+    place = console.url.rstrip("/")
+    _Site.page = ATTACK.replace("CONSOLE", place).encode()
+    site = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Site)
+    threading.Thread(target=site.serve_forever, daemon=True).start()
+    attacker = console.context.new_page()
+    attacker.goto(f"http://localhost:{site.server_port}/")
+    expect(attacker).to_have_title(re.compile("outcomes"))
+    found = json.loads(attacker.title())
+    assert found["outcomes"][0] == found["outcomes"][3] == "refused"  # nothing is read
+    assert "deploy" not in json.dumps(found)
+    attacker.wait_for_timeout(300)  # for the form
+    assert ask_to_deploy(service, "h2")["effect"] == "ask"
+    frame = attacker.frames[1]
+    assert "policyguard" not in frame.content()
+    site.shutdown()
+    site.server_close()
+
+
+def test_a_foreign_name_that_resolves_here_gets_nothing(
+    service: RunningService, chromium: Browser
+) -> None:
+    url = address(service).replace("127.0.0.1", "evil.example")
+    page = chromium.new_page()
+    answer = page.goto(url)
+    assert answer is not None
+    assert answer.status == 421
+    page.close()
 
 
 def test_no_site_may_show_it_in_a_frame_or_read_it(service: RunningService) -> None:

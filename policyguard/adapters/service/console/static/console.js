@@ -50,6 +50,8 @@ function patch(container, elements, { removes = true, atTop = false } = {}) {
       else if (atTop || removes) container.prepend(one)
       else container.append(one)
       here = one
+    } else if (here.querySelector(":active")) {
+      continue // a button is being pressed; the next change shows this one too
     } else if (shown.get(here) !== html) {
       keepInput(here, one)
       here.replaceWith(one)
@@ -95,7 +97,7 @@ function say(text, isProblem = false) {
 }
 
 let known = null // the calls that waited at the last look
-async function showQuestions() {
+async function showQuestions(before = "") {
   const elements = await fragment("questions")
   patch(lists.questions, elements)
   const calls = elements.filter((one) => one.dataset.call !== undefined)
@@ -105,7 +107,8 @@ async function showQuestions() {
   known = new Set(calls.map((one) => one.id))
   if (!fresh.length) return
   const tools = fresh.map((one) => one.dataset.tool).join(", ")
-  say(fresh.length === 1 ? `a call of ${tools} waits for you` : `${fresh.length} calls wait for you: ${tools}`)
+  const news = fresh.length === 1 ? `a call of ${tools} waits for you` : `${fresh.length} calls wait for you: ${tools}`
+  say(before ? `${before}; ${news}` : news)
   if (window.Notification?.permission === "granted" && document.hidden) new Notification(`policyguard: ${tools} waits`)
 }
 
@@ -174,8 +177,9 @@ async function answer(form, how) {
     await ask("/answer", { session, call, how, message, remember, expires, scope })
   ).json()
   const done = how === "deny" ? "denied" : "approved"
-  say(answered ? `${tool} is ${done}` : `${tool} is not ${done}: ${detail}`, !answered)
-  await showQuestions()
+  const outcome = answered ? `${tool} is ${done}` : `${tool} is not ${done}: ${detail}`
+  say(outcome, !answered)
+  await showQuestions(outcome)
 }
 
 const actions = {

@@ -33,7 +33,7 @@ from policyguard.journal.errors import JournalError
 from policyguard.model.event import CallEnded, Event, Released, SessionEnded, SessionStarted
 from policyguard.store import fork_safety
 from policyguard.store.errors import StoreError
-from policyguard.store.paths import resolve_store_path
+from policyguard.store.paths import is_database_address, resolve_store_path
 from policyguard.store.protocol import Store
 
 if TYPE_CHECKING:
@@ -153,25 +153,25 @@ class Guard(GuardRecords):
     ) -> Guard:
         """Check and compile a policy: a pack's name (`core`), a file, or several (the last wins).
 
-        `store`: where state lasts, a SQLite file (with journals in a folder beside it) or a store;
-        with None no state is written. `journal`: the folder of the journals of a store that is no
-        file, which has none without. `clock` returns nanoseconds since 1970 (UTC). `listener`: see
-        `on`. `approver` is called with the session and the decision when `check` decides *ask*: it
-        may call `session.approve` at once, or arrange that someone does later. Its return value is
-        ignored; its error is logged and put into the decision's `errors`, and the call stays
-        refused. Without an approver, a rule's `approval.otherwise` applies. `journal_key`: the path
-        of a file with a key (16 bytes or more) for the journals' hashes, as for
-        `policyguard journal verify --key`. `cache`: whether to keep the compiled policy in a
-        folder of the user, by default where a forged copy could change nothing that the user cannot
-        change anyway: who may write the policy, or policyguard. `candidate`: another policy that is
-        evaluated beside this one and changes nothing; where it would have decided otherwise, the
-        journal and listeners get a `CandidateDiffered`.
+        `store`: where state lasts, a SQLite file (with journals in a folder beside it), a
+        PostgreSQL database (`postgresql://…`) or a store; with None no state is written. `journal`:
+        the folder of the journals of a store that is no file, which has none without. `clock`
+        returns nanoseconds since 1970 (UTC). `listener`: see `on`. `approver` is called with the
+        session and the decision when `check` decides *ask*: it may call `session.approve` at once,
+        or arrange that someone does later. Its return value is ignored; its error is logged and put
+        into the decision's `errors`, and the call stays refused. Without an approver, a rule's
+        `approval.otherwise` applies. `journal_key`: the path of a file with a key (16 bytes or
+        more) for the journals' hashes, as for `policyguard journal verify --key`. `cache`: whether
+        to keep the compiled policy in a folder of the user, by default where a forged copy could
+        change nothing that the user cannot change anyway: who may write the policy, or policyguard.
+        `candidate`: another policy that is evaluated beside this one and changes nothing; where it
+        would have decided otherwise, the journal and listeners get a `CandidateDiffered`.
 
         Raises `PolicyError` with all diagnostics of a wrong policy, `StoreError` or `JournalError`
         if the store, the journals or the key cannot be used, `TypeError` for a wrong value, and
         `ValueError` for a key without journals or a folder for a store that has one.
         """
-        if isinstance(store, (str, Path)):
+        if isinstance(store, (str, Path)) and not is_database_address(store):
             resolve_store_path(store)  # before the cache is written
         compiled = compile_policy(policy, cache=cache)
         compiled_candidate = None if candidate is None else compile_policy(candidate, cache=cache)

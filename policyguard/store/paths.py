@@ -51,6 +51,11 @@ def resolve_store_path(path: str | Path) -> Path:
     return resolve_path(path, "name a file, or pass a store that you have opened")
 
 
+def is_database_address(store: str | Path) -> bool:
+    """Whether a store's name is the address of a PostgreSQL database."""
+    return isinstance(store, str) and store.startswith(("postgresql://", "postgres://"))
+
+
 def resolve_path(path: str | Path, remedy: str) -> Path:
     """Expand `~` in a path. Raises `StoreError` with a remedy for what is no path.
 

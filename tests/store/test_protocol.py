@@ -1,4 +1,4 @@
-"""The contract of a store, for memory and SQLite."""
+"""The contract of a store, for memory, SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -24,17 +24,25 @@ from policyguard.store.protocol import (
     Store,
 )
 from policyguard.store.sqlite.store import SqliteStore
+from tests.store.postgres_server import Server, postgres
+
+__all__ = ["postgres"]
 
 CAPS = Caps(constraints=4, grants=4, evidence=4, anchors=4)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    created: Store = (
-        MemoryStore(caps=CAPS)
-        if request.param == "memory"
-        else SqliteStore(tmp_path / "state" / "store.db", caps=CAPS)
-    )
+    created: Store
+    if request.param == "memory":
+        created = MemoryStore(caps=CAPS)
+    elif request.param == "sqlite":
+        created = SqliteStore(tmp_path / "state" / "store.db", caps=CAPS)
+    else:
+        server: Server = request.getfixturevalue("postgres")
+        from policyguard.store.postgres.store import PostgresStore
+
+        created = PostgresStore(server.new_address(), caps=CAPS)
     yield created
     created.close()
 

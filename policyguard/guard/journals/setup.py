@@ -75,7 +75,8 @@ def _resolve_folder(folder: object, store: Store) -> Path | None:
     store_path = getattr(store, "path", None)
     own = journal_folder(store_path) if isinstance(store_path, Path) else None
     if folder is None:
-        return own
+        beside = getattr(store, "journal_folder", None)
+        return beside if own is None and isinstance(beside, Path) else own
     if not isinstance(folder, (str, Path)):
         kind = type(folder).__name__
         raise TypeError(f"`journal` is the path of the journals' folder, not of type `{kind}`")

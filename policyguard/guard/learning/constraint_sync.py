@@ -28,20 +28,22 @@ from policyguard.store.constraint_records import (
     to_record,
 )
 from policyguard.store.errors import StoreError
+from policyguard.store.paths import is_database_address
 from policyguard.store.protocol import REVOKED, Caps, Store
 from policyguard.store.protocol import RevocableRecord as Record
 
 if TYPE_CHECKING:
-    from policyguard.store.sqlite.store import SqliteStore
+    pass
 
 POLL_INTERVAL = 1.0
 """Seconds within which other processes see a new constraint."""
 
 
-def open_store(store: str | Path, policy: Policy) -> SqliteStore:
-    """Open the store in a SQLite file, which is created if it is new."""
-    from policyguard.store.sqlite.store import SqliteStore
+def open_store(store: str | Path, policy: Policy) -> Store:
+    """Open the store in a SQLite file, created if it is new, or in a PostgreSQL database.
 
+    `StoreError` if that needs a package that is not installed.
+    """
     max_anchors = policy.bounds.journals
     if policy.journal.keep_for is not None:
         max_anchors *= 2  # journals go a little late; an evicted anchor looks like tampering
@@ -51,6 +53,16 @@ def open_store(store: str | Path, policy: Policy) -> SqliteStore:
         grants=policy.bounds.grants,
         anchors=max_anchors,
     )
+    if is_database_address(store):
+        try:
+            from policyguard.store.postgres.store import PostgresStore
+        except ImportError as error:
+            missing = f"needs `{error.name}`, which is not installed"
+            remedy = "pip install 'policyguard-engine[postgres]'"
+            raise StoreError(Path("postgresql:…"), missing, remedy) from None
+        return PostgresStore(str(store), caps=caps)
+    from policyguard.store.sqlite.store import SqliteStore
+
     return SqliteStore(store, caps=caps, sync=policy.journal.durability == "fsync")
 
 

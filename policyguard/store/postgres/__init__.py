@@ -1,0 +1,1 @@
+"""The store in PostgreSQL, for guards on several hosts."""

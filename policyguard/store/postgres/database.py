@@ -1,0 +1,201 @@
+"""One connection to PostgreSQL, its transactions, and its schema.
+
+While the database is away every call fails at once but for one attempt a second, so that a guard
+decides without it instead of waiting.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import conninfo
+
+from policyguard.engines.operating_system import after_fork_in_child
+from policyguard.model.text import escape_surrogates
+from policyguard.store.errors import StoreError
+from policyguard.store.postgres.schema import LOCK, MIGRATIONS
+
+Row = tuple[Any, ...]
+
+_RETRY_AFTER = 1.0
+"""Seconds until a database that was away is asked again."""
+_DEFAULTS: dict[str, str] = {
+    "connect_timeout": "5",
+    "application_name": "policyguard",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "15000",
+}
+_TIMEOUTS = (
+    "SET statement_timeout = '5s'; SET lock_timeout = '5s'; "
+    "SET idle_in_transaction_session_timeout = '10s'; SET synchronous_commit = on"
+)
+
+
+class Database:
+    """A connection that is opened when it is needed, and again after it was lost.
+
+    `address` is a connection string of libpq (`postgresql://…`), whose options pass through.
+    `name` is what errors show of it, without a password.
+    """
+
+    def __init__(self, address: str) -> None:
+        try:
+            given = conninfo.conninfo_to_dict(address)
+        except psycopg.Error:  # whose text quotes the address
+            raise StoreError(
+                Path("postgresql:…"), "is no address that libpq can read", "see docs/fleet.md"
+            ) from None
+        self._address = conninfo.make_conninfo("", **{**_DEFAULTS, **given})
+        place = f"{given.get('host') or 'localhost'}:{given.get('port') or 5432}"
+        self.name = Path(f"postgresql:{place}/{given.get('dbname') or given.get('user') or ''}")
+        self._lock = threading.RLock()
+        self._connection: psycopg.Connection[Row] | None = None
+        self._depth = 0
+        self._retry_at = 0.0
+        self.generation = 0
+        """Grows with each connection: what belonged to the one before is gone."""
+        _instances.append(self)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Make everything inside one step. The outermost block counts. Raises `StoreError`."""
+        with self._lock:
+            if self._depth:
+                yield
+                return
+            connection = self._connect()
+            self._depth = 1
+            try:
+                with self._translated(), connection.transaction():
+                    yield
+            finally:
+                self._depth = 0
+
+    def execute(self, query: str, values: Sequence[object] = ()) -> list[Row]:
+        """Run a query and return its rows. Raises `StoreError`."""
+        with self._lock:
+            fresh = self._connection is None
+            try:
+                return self._run(query, values)
+            except _LostConnectionError:
+                if self._depth or fresh:
+                    raise
+                return self._run(query, values)  # the connection had gone while it was not used
+
+    def _run(self, query: str, values: Sequence[object]) -> list[Row]:
+        connection = self._connect()
+        with self._translated():
+            cursor = connection.execute(query, [*map(_clean, values)])
+            return cursor.fetchall() if cursor.description is not None else []
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Raise `StoreError` for an error of the database; drop a connection that is lost."""
+        try:
+            yield
+        except psycopg.OperationalError as error:
+            lost = self._connection is None or self._connection.closed
+            if lost:
+                self._drop()
+                raise _LostConnectionError(
+                    self.name, _reason(error), "see whether it runs"
+                ) from None
+            raise StoreError(self.name, _reason(error), "try again") from None
+        except psycopg.Error as error:
+            raise StoreError(self.name, _reason(error), "see docs/fleet.md") from None
+
+    def _connect(self) -> psycopg.Connection[Row]:
+        if self._connection is not None and not self._connection.closed:
+            return self._connection
+        now = time.monotonic()
+        if now < self._retry_at:
+            raise StoreError(self.name, "is away", "see whether it runs")
+        try:
+            connection = psycopg.connect(self._address, autocommit=True)
+            connection.execute(_TIMEOUTS)
+            _migrate(connection)
+        except psycopg.Error as error:
+            self._retry_at = time.monotonic() + _RETRY_AFTER
+            reason = f"cannot be reached: {_reason(error)}"
+            raise StoreError(self.name, reason, "see whether it runs, and its address") from None
+        self._connection = connection
+        self.generation += 1
+        return connection
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def close(self) -> None:
+        """Close the connection; the next call opens another."""
+        with self._lock:
+            self._drop()
+
+    def forget(self) -> None:
+        """Leave the connection to the parent process, after a fork."""
+        self._lock = threading.RLock()
+        self._depth = 0
+        if self._connection is not None:
+            _left_to_parents.append(self._connection)
+            self._connection = None
+
+
+class _LostConnectionError(StoreError):
+    """The connection has gone."""
+
+
+def _migrate(connection: psycopg.Connection[Row]) -> None:
+    """Bring the schema up to date, one process at a time."""
+    if _read_version(connection) == len(MIGRATIONS):
+        return
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+        connection.execute("CREATE TABLE IF NOT EXISTS policyguard_schema (version int NOT NULL)")
+        version = _read_version(connection)
+        if version > len(MIGRATIONS):
+            raise psycopg.DataError(f"its schema {version} is of a later version of policyguard")
+        for migration in MIGRATIONS[version:]:
+            connection.execute(migration)
+        connection.execute("DELETE FROM policyguard_schema")
+        connection.execute("INSERT INTO policyguard_schema VALUES (%s)", (len(MIGRATIONS),))
+
+
+def _read_version(connection: psycopg.Connection[Row]) -> int:
+    known = connection.execute("SELECT to_regclass('policyguard_schema')").fetchone()
+    if known is None or known[0] is None:
+        return 0
+    row = connection.execute("SELECT max(version) FROM policyguard_schema").fetchone()
+    return int(row[0] or 0) if row is not None else 0
+
+
+def _clean(value: object) -> object:
+    """Return a value as a column of text can hold it."""
+    if isinstance(value, str):
+        return escape_surrogates(value).replace("\0", "\\0")
+    return value
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of an error; libpq shows no passwords."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+_instances: list[Database] = []
+_left_to_parents: list[object] = []
+
+
+def _after_fork() -> None:
+    for one in _instances:
+        one.forget()
+
+
+after_fork_in_child(_after_fork)

@@ -1,0 +1,254 @@
+"""Budgets over hosts stay exact through kills, stops and a restarted server; state is shared."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from policyguard import Guard, SessionBusyError, StoreError
+from policyguard.store.protocol import Caps, QuotaKey, QuotaSpec
+from tests.store.postgres_server import Server, postgres
+
+__all__ = ["postgres"]
+
+pytest.importorskip("psycopg", reason="psycopg is not installed")
+from policyguard.store.postgres.store import PostgresStore
+
+CAPS = Caps(constraints=100, grants=100, evidence=100, anchors=100)
+KEY = QuotaKey("b", "p", "p")
+TERM = 1.0
+HOLDER = """
+import sys
+from policyguard.store.errors import StoreError
+from policyguard.store.postgres.store import PostgresStore
+from policyguard.store.protocol import Caps, QuotaKey, QuotaSpec
+import time
+address, limit, ends = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+caps = Caps(constraints=9, grants=9, evidence=9, anchors=9)
+store = PostgresStore(address, caps=caps, term=float(sys.argv[4]))
+quota = store.quotas.open(QuotaKey("b", "p", "p"), QuotaSpec(limit=limit))
+while time.time() < ends:
+    try:
+        if quota.try_charge(1, 1) or store.quotas.try_charge_all([(quota, 1)], 1):
+            sys.stdout.write(".")
+            sys.stdout.flush()
+        else:
+            time.sleep(0.05)
+    except StoreError:
+        time.sleep(0.05)
+    time.sleep(0.0002)
+store.close()
+"""
+
+
+def start_holder(address: str, log: Path, limit: int, seconds: float) -> subprocess.Popen[bytes]:
+    with log.open("wb") as output:
+        arguments = [address, str(limit), str(time.time() + seconds), str(TERM)]
+        return subprocess.Popen([sys.executable, "-c", HOLDER, *arguments], stdout=output)
+
+
+def used(address: str, limit: int) -> int:
+    store = PostgresStore(address, caps=CAPS, term=TERM)
+    quota = store.quotas.open(KEY, QuotaSpec(limit=limit))
+    store.quotas.refresh([quota], 1, settle=True)
+    store.close()
+    return quota.usage.used
+
+
+def drain(address: str, limit: int) -> int:
+    store = PostgresStore(address, caps=CAPS, term=TERM)
+    quota = store.quotas.open(KEY, QuotaSpec(limit=limit))
+    count = 0
+    while quota.try_charge(1, 1) or store.quotas.try_charge_all([(quota, 1)], 1):
+        count += 1
+    store.close()
+    return count
+
+
+def test_a_budget_is_never_exceeded_whoever_dies_or_sleeps(
+    postgres: Server, tmp_path: Path
+) -> None:
+    address, limit = postgres.new_address(), 4_000
+    logs = [tmp_path / f"{number}.log" for number in range(4)]
+    holders = [start_holder(address, log, limit, 6) for log in logs]
+    while used(address, limit) < limit / 4:
+        time.sleep(0.02)
+    holders[0].kill()
+    os.kill(holders[1].pid, signal.SIGSTOP)
+    time.sleep(2.5 * TERM)
+    os.kill(holders[1].pid, signal.SIGCONT)
+    for holder in holders:
+        holder.wait()
+    time.sleep(1.2 * TERM)
+    rest = drain(address, limit)
+    drawn = sum(log.stat().st_size for log in logs) + rest
+    assert drawn <= limit
+    assert drawn >= 0.95 * limit  # what the dead and the sleeping had leased
+    assert drain(address, limit) == 0
+
+
+def test_a_budget_is_exact_through_a_restarted_server(postgres: Server, tmp_path: Path) -> None:
+    address, limit = postgres.new_address(), 3_000
+    logs = [tmp_path / f"{number}.log" for number in range(3)]
+    holders = [start_holder(address, log, limit, 7) for log in logs]
+    while used(address, limit) < limit / 4:
+        time.sleep(0.02)
+    postgres.stop()
+    time.sleep(0.5)
+    postgres.start()
+    for holder in holders:
+        holder.wait()
+    time.sleep(1.2 * TERM)
+    drawn = sum(log.stat().st_size for log in logs) + drain(address, limit)
+    assert 0.95 * limit <= drawn <= limit
+
+
+def test_most_draws_ask_nothing(postgres: Server) -> None:
+    store = PostgresStore(postgres.new_address(), caps=CAPS, term=60)
+    quota = store.quotas.open(KEY, QuotaSpec(limit=10**9))
+    asked = 0
+    for _ in range(20_000):
+        if not quota.try_charge(1, 1):
+            asked += 1
+            assert store.quotas.try_charge_all([(quota, 1)], 1)
+    store.quotas.refresh([quota], 1)
+    assert quota.usage.used == 20_000
+    assert asked < 50
+    store.close()
+
+
+def test_all_or_none_are_charged(postgres: Server) -> None:
+    store = PostgresStore(postgres.new_address(), caps=CAPS)
+    wide = store.quotas.open(QuotaKey("wide", "p", "p"), QuotaSpec(limit=10))
+    narrow = store.quotas.open(QuotaKey("narrow", "p", "p"), QuotaSpec(limit=1))
+    both = [(wide, 1), (narrow, 1)]
+    assert store.quotas.try_charge_all(both, 1)
+    assert not store.quotas.try_charge_all(both, 1)
+    store.quotas.refresh([wide, narrow], 1)
+    assert (wide.usage.used, narrow.usage.used) == (1, 1)
+    store.close()
+
+
+def test_a_window_gives_back_what_has_left_it(postgres: Server) -> None:
+    address = postgres.new_address()
+    one, two = (PostgresStore(address, caps=CAPS) for _ in range(2))
+    spec = QuotaSpec(limit=2, within=100)
+    first, second = (store.quotas.open(KEY, spec) for store in (one, two))
+    assert one.quotas.try_charge_all([(first, 1)], 10)
+    assert two.quotas.try_charge_all([(second, 1)], 50)
+    assert not one.quotas.try_charge_all([(first, 1)], 90)
+    assert one.quotas.try_charge_all([(first, 1)], 111)
+    assert not two.quotas.try_charge_all([(second, 1)], 120)
+    for store in (one, two):
+        store.close()
+
+
+def test_slots_of_a_dead_holder_come_back(postgres: Server) -> None:
+    address = postgres.new_address()
+    one, two = (PostgresStore(address, caps=CAPS, term=0.5) for _ in range(2))
+    spec = QuotaSpec(limit=10**9, reserves=True, counts_slots=True)
+    first, second = (store.quotas.open(KEY, spec) for store in (one, two))
+    assert one.quotas.try_charge_all([(first, 10**9)], 1)
+    time.sleep(1.2)  # held, so renewed
+    assert not two.quotas.try_charge_all([(second, 10**9)], 1)
+    first.reserve(-(10**9))
+    one.quotas.close([first])
+    assert two.quotas.try_charge_all([(second, 10**9)], 1)
+    two.quotas._ended.set()  # as if it had died
+    time.sleep(0.8)
+    assert one.quotas.try_charge_all([(first, 10**9)], 1)
+    one.close()
+
+
+POLICY = """
+policyguard: 1
+name: fleet
+extends: [core]
+learn: {corroborate: 1, scope: project}
+signatures: [{id: broken, pattern: boom, blame: agent, examples: {match: [boom], no_match: [x]}}]
+budgets: {all: {tools: [step], calls: 10, per: global}}
+rules: {asks: {tools: [deploy], effect: ask}}
+"""
+
+
+@pytest.fixture
+def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY)
+    return file
+
+
+def test_guards_share_budgets_bans_grants_and_sessions(postgres: Server, policy: Path) -> None:
+    address = postgres.new_address()
+    one, two = (Guard.load(policy, store=address) for _ in range(2))
+    with one, two:
+        here, there = one.session("a", project="p"), two.session("b", project="p")
+        for number in range(10):
+            session = (here, there)[number % 2]
+            session.record(session.check("step", {"n": number}), result=f"{number}")
+        assert not here.check("step", {"n": 11})
+        assert not there.check("step", {"n": 12})
+
+        assert here.record(here.check("run", {"x": 1}), error="boom").learned
+        asked = here.check("deploy", {"n": 0})
+        here.approve(asked, by="ann", remember="tool", expires=60, scope="project")
+        deadline = time.monotonic() + 5
+        while there.preview("run", {"x": 1}) or not there.preview("deploy", {"n": 1}):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert not there.check("run", {"x": 1})
+        assert there.check("deploy", {"n": 1})
+        with pytest.raises(SessionBusyError):
+            two.session("a", project="p")
+    with Guard.load(policy, store=address) as later:
+        resumed = later.session("a", project="p")
+        assert resumed._state.cel_session["calls"] > 5
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://ann:secret@127.0.0.1:1/none",
+        "postgresql://ann:secret@nowhere.invalid/none",
+        "postgresql://ann:secret@127.0.0.1:1/none?sslmode=nonsense",
+        "postgresql://ann:secret@[::1",
+    ],
+)
+def test_a_database_that_is_away_is_named_without_its_password(policy: Path, address: str) -> None:
+    with pytest.raises(StoreError) as caught:
+        Guard.load(policy, store=address)
+    assert "secret" not in str(caught.value)
+    assert "postgresql:" in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_calls_go_on_as_the_policy_says_while_the_database_is_away(
+    postgres: Server, policy: Path
+) -> None:
+    address = postgres.new_address()
+    with Guard.load(policy, store=address) as guard:
+        session = guard.session("a", project="p")
+        session.record(session.check("step", {"n": 0}), result="0")
+        postgres.stop()
+        try:
+            began = time.monotonic()
+            decisions = [session.check("step", {"n": number}) for number in range(1, 6)]
+            assert time.monotonic() - began < 5
+        finally:
+            postgres.start()
+        for decision in decisions:
+            assert decision.allowed or decision.errors
+            if decision:
+                session.record(decision, result="x")
+        deadline = time.monotonic() + 10
+        while session.preview("step", {"n": 9}).errors:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        time.sleep(1.1)  # for what was away to be asked again

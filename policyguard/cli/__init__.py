@@ -28,6 +28,7 @@ _COMMANDS = (
     "schema",
     "serve",
     "simulate",
+    "store",
     "suggest",
     "test",
     "traces",

@@ -15,7 +15,7 @@ import msgspec
 
 from policyguard.adapters.client.connection import Unavailable, post
 from policyguard.adapters.client.location import locate_socket
-from policyguard.cli.options import path_option, policy_option
+from policyguard.cli.options import named_store_option, path_option, policy_option
 from policyguard.cli.terminal import suggest_next, usage_error
 from policyguard.model.question import OpenQuestion
 from policyguard.report.escape import for_terminal, json_document
@@ -72,7 +72,7 @@ def _desk_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         path_option("--admin-token-file", help_="The token that the service wants from admins."),
         path_option("--socket", "socket_path", help_="The service's socket."),
-        path_option("--store", help_="The store's file.  [default: the user's own]"),
+        named_store_option(),
         policy_option,
     ):
         command = option(command)
@@ -80,7 +80,7 @@ def _desk_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _find_desk(
-    policies: tuple[str, ...], store: Path | None, socket: Path | None, token: Path | None
+    policies: tuple[str, ...], store: str | Path | None, socket: Path | None, token: Path | None
 ) -> Desk:
     chosen = socket or locate_socket(policies, store or default_store_path())
     try:
@@ -94,7 +94,7 @@ def _find_desk(
 @_desk_options
 def list_command(
     policies: tuple[str, ...],
-    store: Path | None,
+    store: str | Path | None,
     socket_path: Path | None,
     admin_token_file: Path | None,
     output_format: str,
@@ -135,7 +135,7 @@ def approve_command(
     expires: float | None,
     scope: str,
     policies: tuple[str, ...],
-    store: Path | None,
+    store: str | Path | None,
     socket_path: Path | None,
     admin_token_file: Path | None,
 ) -> None:
@@ -170,7 +170,7 @@ def deny_command(
     by: str | None,
     labels: tuple[str, ...],
     policies: tuple[str, ...],
-    store: Path | None,
+    store: str | Path | None,
     socket_path: Path | None,
     admin_token_file: Path | None,
 ) -> None:
@@ -195,7 +195,7 @@ def deny_command(
 def watch_command(
     by: str | None,
     policies: tuple[str, ...],
-    store: Path | None,
+    store: str | Path | None,
     socket_path: Path | None,
     admin_token_file: Path | None,
 ) -> None:

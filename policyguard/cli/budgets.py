@@ -17,8 +17,8 @@ from policyguard.model.diagnostic import PolicyError, did_you_mean
 from policyguard.report.budgets import SharedUsage, render_usages, show_amount, show_key
 from policyguard.report.escape import for_terminal, json_document
 from policyguard.store.errors import StoreError
-from policyguard.store.protocol import BudgetReset, QuotaKey, QuotaSpec
-from policyguard.store.sqlite.store import SqliteStore
+from policyguard.store.opening import open_named_store
+from policyguard.store.protocol import BudgetReset, QuotaKey, QuotaSpec, Store
 
 _ANY_WINDOW = 2**62
 """Stands for a window of unknown length (ns): the store knows only that there is one."""
@@ -48,10 +48,10 @@ def budgets() -> None:
 @store_option
 @click.pass_obj
 @reports_errors(StoreError, OSError)
-def list_command(store: Path, policies: tuple[str, ...], output_format: str) -> None:
+def list_command(store: str | Path, policies: tuple[str, ...], output_format: str) -> None:
     """List the shared budgets: who has used how much of them."""
     specs = _read_specs(policies)
-    opened = SqliteStore(store, caps=None, read_only=True)
+    opened = open_named_store(store, caps=None, read_only=True)
     usages = sorted(_read_usages(opened, specs), key=SharedUsage.sort_key)
     resets = [note for note in opened.anchors.notes() if isinstance(note, BudgetReset)]
     if output_format == "json":
@@ -71,16 +71,16 @@ def list_command(store: Path, policies: tuple[str, ...], output_format: str) -> 
 @click.pass_obj
 @reports_errors(StoreError, OSError)
 def reset_command(
-    store: Path, budget: str, key: str | None, by: str | None, *, all_keys: bool
+    store: str | Path, budget: str, key: str | None, by: str | None, *, all_keys: bool
 ) -> None:
     """Set the usage of a shared BUDGET to zero, and take back what it was raised by.
 
     It holds at once for all processes that use the store, and leaves a note in it. Running calls
     keep their places and reserves.
     """
-    known = _read_keys(SqliteStore(store, caps=None, read_only=True))  # do not create a store
+    known = _read_keys(open_named_store(store, caps=None, read_only=True))  # do not create a store
     chosen = _choose(known, budget, key, all_keys=all_keys)
-    opened = SqliteStore(store, caps=None)
+    opened = open_named_store(store, caps=None)
     for name, quota_key in chosen:
         at = time.time_ns()
         with opened.transaction():
@@ -110,13 +110,13 @@ def _read_specs(policies: tuple[str, ...]) -> dict[str, QuotaSpec]:
     return {str(name): quota_spec(budget) for budget, name in names.items()}
 
 
-def _read_keys(store: SqliteStore) -> list[tuple[QuotaName, QuotaKey]]:
+def _read_keys(store: Store) -> list[tuple[QuotaName, QuotaKey]]:
     """Return the store's quotas with their names."""
     found = [(parse_quota_name(key.budget), key) for key in store.quotas.keys()]  # noqa: SIM118
     return [(name, key) for name, key in found if name is not None]
 
 
-def _read_usages(store: SqliteStore, specs: dict[str, QuotaSpec]) -> Iterator[SharedUsage]:
+def _read_usages(store: Store, specs: dict[str, QuotaSpec]) -> Iterator[SharedUsage]:
     now = time.time_ns()
     for name, key in _read_keys(store):
         spec = specs.get(key.budget)

@@ -13,16 +13,16 @@ import click
 
 from policyguard.adapters.client.connection import Unavailable, post, serve_command, start
 from policyguard.adapters.client.location import locate_socket
-from policyguard.cli.options import path_option, policy_option
+from policyguard.cli.options import named_store_option, path_option, policy_option
 from policyguard.cli.terminal import reports_errors, suggest_next, usage_error
-from policyguard.store.paths import default_store_path, resolve_store_path
+from policyguard.store.paths import default_store_path, is_database_address, resolve_store_path
 
 _SECONDS = 20.0
 
 
 @click.command("console", epilog="Example: policyguard console --policy policyguard.yaml --by ann")
 @policy_option
-@path_option("--store", help_="The store's file.  [default: the user's own]")
+@named_store_option()
 @path_option("--socket", "socket_path", help_="The service's socket.")
 @path_option("--admin-token-file", help_="The token that the service wants from admins.")
 @click.option("--by", default=None, help="Who answers there.  [default: the current user]")
@@ -31,7 +31,7 @@ _SECONDS = 20.0
 @reports_errors(OSError)
 def console(
     policies: tuple[str, ...],
-    store: Path | None,
+    store: str | Path | None,
     socket_path: Path | None,
     admin_token_file: Path | None,
     by: str | None,
@@ -43,7 +43,11 @@ def console(
 
     The address lets anyone answer as you: it holds a token, which ends with the service.
     """
-    path = resolve_store_path(store or default_store_path())
+    path = (
+        store
+        if store and is_database_address(store)
+        else resolve_store_path(store or default_store_path())
+    )
     chosen = str(socket_path or locate_socket(policies, path))
     token = "" if admin_token_file is None else admin_token_file.read_text().strip()
     body = json.dumps({"by": by or getpass.getuser(), "labels": [*labels]}).encode()

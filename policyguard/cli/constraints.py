@@ -19,8 +19,9 @@ from policyguard.store import constraint_records
 from policyguard.store.constraint_records import ConstraintImportError
 from policyguard.store.errors import StoreError
 from policyguard.store.json_lines import read_lines
+from policyguard.store.opening import open_named_store
 from policyguard.store.paths import journal_folder
-from policyguard.store.sqlite.store import SqliteStore
+from policyguard.store.protocol import Store
 from policyguard.traces.reader import find_call
 
 
@@ -30,8 +31,8 @@ def constraints() -> None:
     """List, explain, revoke and copy learned constraints."""
 
 
-def _open_store(path: Path, *, write: bool = False) -> SqliteStore:
-    return SqliteStore(path, caps=None, read_only=not write)
+def _open_store(path: str | Path, *, write: bool = False) -> Store:
+    return open_named_store(path, caps=None, read_only=not write)
 
 
 _format_option = click.option(
@@ -45,7 +46,7 @@ _format_option = click.option(
 @store_option
 @click.pass_obj
 @reports_errors(StoreError, ConstraintImportError, OSError)
-def list_command(store: Path, output_format: str, *, revoked: bool) -> None:
+def list_command(store: str | Path, output_format: str, *, revoked: bool) -> None:
     """List the constraints."""
     stored = list(constraint_records.list_constraints(_open_store(store), include_revoked=revoked))
     if output_format == "json":
@@ -67,7 +68,7 @@ def list_command(store: Path, output_format: str, *, revoked: bool) -> None:
 @store_option
 @click.pass_obj
 @reports_errors(StoreError, ConstraintImportError, OSError)
-def show_command(store: Path, id_: str, output_format: str) -> None:
+def show_command(store: str | Path, id_: str, output_format: str) -> None:
     """Show what a constraint bans, where, how it was learned, and the first call that failed.
 
     The call is read from the journals beside the store; `explain` shows the others.
@@ -87,7 +88,7 @@ def show_command(store: Path, id_: str, output_format: str) -> None:
 @store_option
 @click.pass_obj
 @reports_errors(StoreError, ConstraintImportError, OSError)
-def explain_command(store: Path, id_: str) -> None:
+def explain_command(store: str | Path, id_: str) -> None:
     """Show the calls that a constraint was learned from.
 
     They are read from the journals beside the store.
@@ -106,7 +107,7 @@ def explain_command(store: Path, id_: str) -> None:
 @store_option
 @click.pass_obj
 @reports_errors(StoreError, ConstraintImportError, OSError)
-def revoke_command(store: Path, id_: str, by: str | None) -> None:
+def revoke_command(store: str | Path, id_: str, by: str | None) -> None:
     """Revoke a constraint, for every process. It is not learned again."""
     _get_constraint(_open_store(store), id_)  # do not create a store
     opened = _open_store(store, write=True)
@@ -121,7 +122,7 @@ def revoke_command(store: Path, id_: str, by: str | None) -> None:
 @store_option
 @click.pass_obj
 @reports_errors(StoreError, ConstraintImportError, OSError)
-def export_command(store: Path) -> None:
+def export_command(store: str | Path) -> None:
     """Print the active constraints, one JSON object per line."""
     for line in constraint_records.export_constraints(_open_store(store)):
         click.echo(for_json(line.decode()))
@@ -134,7 +135,7 @@ def export_command(store: Path) -> None:
 @store_option
 @click.pass_obj
 @reports_errors(StoreError, ConstraintImportError, OSError)
-def import_command(store: Path, file: Any) -> None:
+def import_command(store: str | Path, file: Any) -> None:
     """Import exported constraints. What was revoked here stays revoked."""
     taken, refused = constraint_records.import_constraints(
         _open_store(store, write=True), constraint_records.parse_constraints(read_lines(file))
@@ -144,17 +145,26 @@ def import_command(store: Path, file: Any) -> None:
 
 
 def _echo_constraint(
-    store: SqliteStore, stored: constraint_records.StoredConstraint, calls: tuple[str, ...]
+    store: Store, stored: constraint_records.StoredConstraint, calls: tuple[str, ...]
 ) -> None:
     """Print a constraint, and these of the calls that taught it."""
     click.echo(render_constraint(stored.constraint, stored.state, stored.revoked_by))
     for name in calls:
         session, _, call = name.rpartition("/")
-        journal = journal_folder(store.path) / file_name(session)
+        journal = _find_journals(store) / file_name(session)
         click.echo(render_observation(name, find_call(journal, call)))
 
 
-def _get_constraint(store: SqliteStore, id_: str) -> constraint_records.StoredConstraint:
+def _find_journals(store: Store) -> Path:
+    """Return the folder of the journals that are written on this machine beside a store."""
+    folder: Path | None = getattr(store, "journal_folder", None)
+    path: Path | None = getattr(store, "path", None)
+    if folder is not None:
+        return folder
+    return journal_folder(path) if path is not None else Path()
+
+
+def _get_constraint(store: Store, id_: str) -> constraint_records.StoredConstraint:
     stored = constraint_records.find_constraint(store, id_)
     if stored is None:
         _fail_unknown(id_)

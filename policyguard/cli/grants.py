@@ -22,8 +22,8 @@ from policyguard.simulate.replay import use_replay_key
 from policyguard.simulate.suggest.grant_rules import suggest_rules
 from policyguard.store import grant_records
 from policyguard.store.errors import StoreError
-from policyguard.store.protocol import REVOKED
-from policyguard.store.sqlite.store import SqliteStore
+from policyguard.store.opening import open_named_store
+from policyguard.store.protocol import REVOKED, Store
 from policyguard.traces import Skipped, TraceError, expand
 
 _EXIT_NOTHING = 1
@@ -35,8 +35,8 @@ def grants() -> None:
     """List, show and revoke approvals that are remembered."""
 
 
-def _open_store(path: Path, *, write: bool = False) -> SqliteStore:
-    return SqliteStore(path, caps=None, read_only=not write)
+def _open_store(path: str | Path, *, write: bool = False) -> Store:
+    return open_named_store(path, caps=None, read_only=not write)
 
 
 _format_option = click.option(
@@ -50,7 +50,7 @@ _format_option = click.option(
 @store_option
 @click.pass_obj
 @reports_errors(StoreError, OSError)
-def list_command(store: Path, output_format: str, *, include_all: bool) -> None:
+def list_command(store: str | Path, output_format: str, *, include_all: bool) -> None:
     """List the grants, the latest last."""
     found = sorted(
         grant_records.list_grants(_open_store(store), include_revoked=include_all),
@@ -72,7 +72,7 @@ def list_command(store: Path, output_format: str, *, include_all: bool) -> None:
 @store_option
 @click.pass_obj
 @reports_errors(StoreError, OSError)
-def show_command(store: Path, id_: str, output_format: str) -> None:
+def show_command(store: str | Path, id_: str, output_format: str) -> None:
     """Show which calls a grant covers, where, until when, and who approved it."""
     stored = _get_grant(_open_store(store), id_)
     if output_format == "json":
@@ -89,7 +89,7 @@ def show_command(store: Path, id_: str, output_format: str) -> None:
 @store_option
 @click.pass_obj
 @reports_errors(StoreError, OSError)
-def revoke_command(store: Path, id_: str, by: str | None) -> None:
+def revoke_command(store: str | Path, id_: str, by: str | None) -> None:
     """Revoke a grant, for every process: its calls are asked about again."""
     _get_grant(_open_store(store), id_)  # do not create a store
     opened = _open_store(store, write=True)
@@ -149,7 +149,7 @@ def _state(stored: grant_records.StoredGrant) -> str:
     return stored.state
 
 
-def _get_grant(store: SqliteStore, id_: str) -> grant_records.StoredGrant:
+def _get_grant(store: Store, id_: str) -> grant_records.StoredGrant:
     stored = grant_records.find_grant(store, id_)
     if stored is None:
         _fail_unknown(id_)

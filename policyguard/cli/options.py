@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from policyguard.store.paths import default_store_path
+from policyguard.store.paths import default_store_path, is_database_address
 
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -39,14 +39,28 @@ labels_option = path_option(
 )
 
 
-def _set_store(context: click.Context, _: click.Parameter, store: Path | None) -> None:
+class _StoreName(click.ParamType[str | Path]):
+    """The path of a store's file, or the address of its database."""
+
+    name = "path"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | Path:
+        return value if isinstance(value, Path) or is_database_address(value) else Path(value)
+
+
+STORE_HELP = "The store's file, or `postgresql://…`.  [default: the user's own]"
+
+
+def named_store_option(help_: str = STORE_HELP, **settings: Any) -> _Decorator:
+    """Return the option `--store`, whose value is a path or the address of a database."""
+    return click.option("--store", type=_StoreName(), help=help_, **settings)
+
+
+def _set_store(context: click.Context, _: click.Parameter, store: str | Path | None) -> None:
     context.obj = store or context.obj or default_store_path()
 
 
-store_option = path_option(
-    "--store",
-    callback=_set_store,
-    expose_value=False,
-    help_="The store's file.  [default: the user's own]",
-)
+store_option = named_store_option(callback=_set_store, expose_value=False)
 """An option of a group and of each of its commands: it may come before the command or after it."""

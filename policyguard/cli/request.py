@@ -12,7 +12,7 @@ import click
 
 from policyguard.adapters.client.connection import Unavailable
 from policyguard.adapters.client.one_shot import request
-from policyguard.cli.options import path_option
+from policyguard.cli.options import named_store_option, path_option
 from policyguard.cli.terminal import policy_error, usage_error
 from policyguard.model.diagnostic import PolicyError
 from policyguard.model.errors import PolicyguardError
@@ -28,7 +28,7 @@ def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--alone", is_flag=True, help="Do not use the service, and start none."),
         path_option("--socket", "socket_path", help_="The service's socket."),
-        path_option("--store", help_="The store's file.  [default: the user's own]"),
+        named_store_option(),
     ):
         command = option(command)
     return command
@@ -37,7 +37,7 @@ def request_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def send(
     path: str,
     policies: tuple[str, ...],
-    store: Path | None,
+    store: str | Path | None,
     socket_path: Path | None,
     *,
     alone: bool,

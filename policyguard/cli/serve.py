@@ -6,16 +6,16 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.options import path_option, policy_option
+from policyguard.cli.options import named_store_option, path_option, policy_option
 from policyguard.cli.terminal import policy_error, reports_errors, status, usage_error
 from policyguard.model.diagnostic import PolicyError
 from policyguard.model.errors import PolicyguardError
-from policyguard.store.paths import default_store_path, resolve_store_path
+from policyguard.store.paths import default_store_path, is_database_address, resolve_store_path
 
 
 @click.command(epilog="Example: policyguard serve --policy policyguard.yaml --store state.db")
 @policy_option
-@path_option("--store", help_="The store's file.  [default: the user's own]")
+@named_store_option()
 @path_option(
     "--socket", "socket_path", help_="The Unix socket.  [default: one per policy and store]"
 )
@@ -29,7 +29,7 @@ from policyguard.store.paths import default_store_path, resolve_store_path
 @reports_errors(PolicyguardError, OSError)
 def serve(
     policies: tuple[str, ...],
-    store: Path | None,
+    store: str | Path | None,
     socket_path: Path | None,
     host: str,
     port: int | None,
@@ -50,7 +50,11 @@ def serve(
         from policyguard.adapters.service.server import Service, read_token
     except ImportError as error:
         usage_error(f"{error.name} is missing: pip install 'policyguard-engine[service]'")
-    path = resolve_store_path(store or default_store_path())
+    path = (
+        store
+        if store and is_database_address(store)
+        else resolve_store_path(store or default_store_path())
+    )
     token = read_token(token_file) if token_file is not None else ""
     admin_token = read_token(admin_token_file) if admin_token_file is not None else ""
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,14 +11,18 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from policyguard import Guard, SessionBusyError, StoreError
+from policyguard.cli import main
 from policyguard.store.protocol import Caps, QuotaKey, QuotaSpec
 from tests.store.postgres_server import Server, postgres
 
 __all__ = ["postgres"]
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
+import psycopg
+
 from policyguard.store.postgres.store import PostgresStore
 
 CAPS = Caps(constraints=100, grants=100, evidence=100, anchors=100)
@@ -252,3 +257,59 @@ def test_calls_go_on_as_the_policy_says_while_the_database_is_away(
             assert time.monotonic() < deadline
             time.sleep(0.1)
         time.sleep(1.1)  # for what was away to be asked again
+
+
+def test_another_guard_sees_a_constraint_at_once(postgres: Server, policy: Path) -> None:
+    address = postgres.new_address()
+    one, two = (Guard.load(policy, store=address) for _ in range(2))
+    with one, two:
+        here, there = one.session("a", project="p"), two.session("b", project="p")
+        there.preview("run", {"x": 1})  # it has looked, and would look again a second later
+        assert here.record(here.check("run", {"x": 1}), error="boom").learned
+        began = time.monotonic()
+        while there.preview("run", {"x": 1}):
+            assert time.monotonic() - began < 0.9
+            time.sleep(0.005)
+
+
+def test_commands_take_an_address(postgres: Server, policy: Path) -> None:
+    address = postgres.new_address()
+    with Guard.load(policy, store=address) as guard:
+        session = guard.session("a", project="p")
+        session.record(session.check("step", {"n": 1}), result="1")
+        session.record(session.check("run", {"x": 1}), error="boom")
+
+    def run(*arguments: str) -> str:
+        result = CliRunner().invoke(main, [*arguments, "--store", address])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    assert "constraints  1" in run("store", "status")
+    assert "is up to date" in run("store", "migrate")
+    assert "budgets/all" in run("budgets", "list")
+    listed = json.loads(run("constraints", "list", "--format", "json"))
+    run("constraints", "revoke", listed[0]["id"])
+    run("budgets", "reset", "all")
+    assert run("grants", "list") == "no grants\n"
+    with Guard.load(policy, store=address) as guard:
+        assert guard.session("c", project="p").check("run", {"x": 1})
+
+
+def test_a_later_schema_is_left_alone(postgres: Server, policy: Path) -> None:
+    address = postgres.new_address()
+    PostgresStore(address, caps=CAPS).constraints.version()
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("UPDATE policyguard_schema SET version = 999")
+    with pytest.raises(StoreError, match="later version of policyguard"):
+        Guard.load(policy, store=address)
+
+
+def test_several_processes_make_the_tables_at_once(postgres: Server) -> None:
+    address = postgres.new_address()
+    code = (
+        "import sys; from policyguard.store.postgres.store import PostgresStore; "
+        "PostgresStore(sys.argv[1], caps=None).constraints.version()"
+    )
+    command = [sys.executable, "-c", code, address]
+    started = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(4)]
+    assert [(one.communicate()[1], one.returncode) for one in started] == [(b"", 0)] * 4

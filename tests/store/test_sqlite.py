@@ -195,7 +195,7 @@ def test_memory_is_not_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("as_type", [str, Path])
-@pytest.mark.parametrize("scheme", ["postgresql", "postgresql+psycopg", "redis", "sqlite", "FILE"])
+@pytest.mark.parametrize("scheme", ["mysql", "postgresql+psycopg", "redis", "sqlite", "FILE"])
 def test_an_address_is_not_a_path(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

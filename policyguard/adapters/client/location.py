@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from policyguard.store.paths import state_folder
+from policyguard.store.paths import is_database_address, state_folder
 
 _DIGEST_CHARS = 16
 
@@ -20,11 +20,11 @@ def socket_folder() -> Path:
     return state_folder() / "run"
 
 
-def locate_socket(policies: Iterable[str], store: Path) -> Path:
+def locate_socket(policies: Iterable[str], store: str | Path) -> Path:
     """Return the socket of the service for a policy (packs or files) and a store."""
     named = [
         str(Path(policy).resolve()) if Path(policy).exists() else policy for policy in policies
     ]
-    name = "\0".join([*named, str(store.resolve())])
+    name = "\0".join([*named, str(store if is_database_address(store) else Path(store).resolve())])
     digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:_DIGEST_CHARS]
     return socket_folder() / f"{digest}.sock"

@@ -51,7 +51,7 @@ def request(
     path: str,
     body: bytes,
     policies: Sequence[str],
-    store: Path | None,
+    store: str | Path | None,
     socket_path: Path | None,
     *,
     alone: bool,

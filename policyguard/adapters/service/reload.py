@@ -30,7 +30,7 @@ class PolicyReload:
     A request names the digest of the policy that its sender has read.
     """
 
-    def __init__(self, app: ServiceApp, policies: Sequence[str], store: Path) -> None:
+    def __init__(self, app: ServiceApp, policies: Sequence[str], store: str | Path) -> None:
         self._app = app
         self._policies = [*policies]
         self._store = store

@@ -21,7 +21,7 @@ from policyguard.adapters.service.connection import OwnConnection, ServiceConnec
 from policyguard.adapters.service.reload import PolicyReload
 from policyguard.guard.guard import Guard
 from policyguard.model.errors import PolicyguardError
-from policyguard.store.paths import FILE_MODE, ensure_private_folder
+from policyguard.store.paths import FILE_MODE, ensure_private_folder, hide_address
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _INTERVAL = 1.0
@@ -66,7 +66,7 @@ class Service:
     def __init__(
         self,
         policies: Sequence[str],
-        store: Path,
+        store: str | Path,
         *,
         token: str = "",
         admin_token: str = "",
@@ -76,7 +76,7 @@ class Service:
         self._latest = time.monotonic()
         self.app = ServiceApp(
             Guard.load([*policies], store=store),
-            store=str(store),
+            store=str(hide_address(store)),
             token=token,
             admin_token=admin_token,
             on_request=self._note_request,

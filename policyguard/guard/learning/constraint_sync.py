@@ -28,7 +28,7 @@ from policyguard.store.constraint_records import (
     to_record,
 )
 from policyguard.store.errors import StoreError
-from policyguard.store.paths import is_database_address
+from policyguard.store.opening import open_named_store
 from policyguard.store.protocol import REVOKED, Caps, Store
 from policyguard.store.protocol import RevocableRecord as Record
 
@@ -53,17 +53,8 @@ def open_store(store: str | Path, policy: Policy) -> Store:
         grants=policy.bounds.grants,
         anchors=max_anchors,
     )
-    if is_database_address(store):
-        try:
-            from policyguard.store.postgres.store import PostgresStore
-        except ImportError as error:
-            missing = f"needs `{error.name}`, which is not installed"
-            remedy = "pip install 'policyguard-engine[postgres]'"
-            raise StoreError(Path("postgresql:…"), missing, remedy) from None
-        return PostgresStore(str(store), caps=caps)
-    from policyguard.store.sqlite.store import SqliteStore
-
-    return SqliteStore(store, caps=caps, sync=policy.journal.durability == "fsync")
+    sync = policy.journal.durability == "fsync"
+    return open_named_store(store, caps=caps, sync=sync)
 
 
 class ConstraintSync:
@@ -87,6 +78,13 @@ class ConstraintSync:
             for piece in decode_evidence(payload, store):
                 constraint_set.put_evidence(piece)
         constraint_set.changed_ids.clear()
+        watch = getattr(store, "on_change", None)
+        if watch is not None:
+            watch(self._wake)
+
+    def _wake(self) -> None:
+        """Look at the store with the next check, instead of a second later."""
+        self.next_poll = 0.0
 
     def poll(self) -> None:
         """Load what other processes have learned or revoked: at each check from `next_poll` on.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from psycopg import conninfo
+from psycopg import conninfo, sql
 
 from policyguard.engines.operating_system import after_fork_in_child
 from policyguard.model.text import escape_surrogates
@@ -23,6 +23,8 @@ from policyguard.store.postgres.schema import LOCK, MIGRATIONS
 
 Row = tuple[Any, ...]
 
+_LISTEN_SECONDS = 0.5
+"""How long one wait for a notification takes, after which the end is looked for."""
 _RETRY_AFTER = 1.0
 """Seconds until a database that was away is asked again."""
 _DEFAULTS: dict[str, str] = {
@@ -118,11 +120,14 @@ class Database:
         now = time.monotonic()
         if now < self._retry_at:
             raise StoreError(self.name, "is away", "see whether it runs")
+        connection = None
         try:
             connection = psycopg.connect(self._address, autocommit=True)
             connection.execute(_TIMEOUTS)
             _migrate(connection)
         except psycopg.Error as error:
+            if connection is not None:
+                connection.close()
             self._retry_at = time.monotonic() + _RETRY_AFTER
             reason = f"cannot be reached: {_reason(error)}"
             raise StoreError(self.name, reason, "see whether it runs, and its address") from None
@@ -134,6 +139,21 @@ class Database:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+    def listen(self, channel: str, ended: threading.Event) -> Iterator[None]:
+        """Yield at each notification, and when listening begins, on a connection of its own.
+
+        Raises `StoreError` if that is lost.
+        """
+        try:
+            with psycopg.connect(self._address, autocommit=True) as connection:
+                connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+                yield
+                while not ended.is_set():
+                    for _ in connection.notifies(timeout=_LISTEN_SECONDS, stop_after=1):
+                        yield
+        except psycopg.Error as error:
+            raise StoreError(self.name, _reason(error), "see whether it runs") from None
 
     def close(self) -> None:
         """Close the connection; the next call opens another."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -63,9 +63,12 @@ class PostgresRecords:
     has seen all before it.
     """
 
-    def __init__(self, database: Database, max_rows: int | None, name: str) -> None:
+    def __init__(
+        self, database: Database, max_rows: int | None, name: str, notify: Callable[[], None]
+    ) -> None:
         self._database = database
         self._name = name
+        self._notify = notify
         self._table = Table(database, name, "id", max_rows)
         self._columns = RevocableRecord.__struct_fields__
         names = ", ".join(self._columns)
@@ -143,6 +146,7 @@ class PostgresRecords:
         return tuple(RevocableRecord(**dict(zip(self._columns, row, strict=True))) for row in rows)
 
     def _next_version(self) -> int:
+        self._notify()  # at the commit
         ((version,),) = self._database.execute(_COUNT, (f"{self._name} version", 1))
         return int(version)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import Self
 
@@ -14,6 +15,7 @@ from policyguard.store.boot import TimeAnchor, anchor_time, read_time_id
 from policyguard.store.errors import DECODE_ERRORS, SessionBusyError, StoreError, damaged_error
 from policyguard.store.paths import JOURNAL_FOLDER, state_folder
 from policyguard.store.postgres.database import Database
+from policyguard.store.postgres.notifications import Notifications
 from policyguard.store.postgres.quotas import PostgresQuotas
 from policyguard.store.postgres.records import (
     PostgresAnchors,
@@ -40,10 +42,13 @@ class PostgresStore:
         self.journal_folder = state_folder() / f"postgresql-{name}" / JOURNAL_FOLDER
         self._fingerprint_key: bytes | None = None
         self.anchors = PostgresAnchors(database, caps.anchors if caps else None)
+        self._notifications = notifications = Notifications(database)
         self.constraints = PostgresRecords(
-            database, caps.constraints if caps else None, "constraints"
+            database, caps.constraints if caps else None, "constraints", notifications.send
         )
-        self.grants = PostgresRecords(database, caps.grants if caps else None, "grants")
+        self.grants = PostgresRecords(
+            database, caps.grants if caps else None, "grants", notifications.send
+        )
         self.evidence = PostgresEvidence(database, caps.evidence if caps else None)
         self.quotas = PostgresQuotas(database, term)
         self._held: dict[int, SessionLock] = {}
@@ -97,12 +102,17 @@ class PostgresStore:
             "close it there, or use another session id",
         )
 
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call a method in another thread when any guard has changed constraints or grants."""
+        self._notifications.listen(listener)
+
     def transaction(self) -> AbstractContextManager[None]:
         return self._database.transaction()
 
     def close(self) -> None:
         """Return all quota leases and close the connection."""
         try:
+            self._notifications.close()
             self.quotas.close()
         finally:
             self._database.close()

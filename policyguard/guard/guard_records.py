@@ -14,6 +14,7 @@ from policyguard.guard.approvals.grant_sync import GrantSync
 from policyguard.guard.approvals.questions import open_questions
 from policyguard.guard.clock import SteadyClock
 from policyguard.guard.guard_state import GuardState
+from policyguard.guard.host_log import warn
 from policyguard.guard.learning.constraint_sync import ConstraintSync
 from policyguard.guard.sessions.open_sessions import OpenSessions
 from policyguard.learned import snapshot as snapshots
@@ -124,6 +125,19 @@ class GuardRecords:
             self._grant_sync.poll()
         if self._constraint_sync is not None:
             self._constraint_sync.poll()
+        for session in self._open_sessions.find_lost():
+            self._drop_session(session)
+
+    def _drop_session(self, session: str) -> None:
+        """Let go of a session that another process has taken over, and write nothing more of it."""
+        warn(f"session {session!r} is another process's now: the connection to the store was lost")
+        opened = self._open_sessions.get(session)
+        self._state.forget(session)
+        if opened is not None:
+            opened._detach()
+        if self._journal is not None:
+            self._journal.abandon_session(session)
+        self._open_sessions.remove(session)
 
     def revoke(self, id: str, *, by: str) -> bool:  # noqa: A002 - the constraint's own word
         """Revoke a constraint or a grant, for every process with the same store.

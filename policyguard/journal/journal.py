@@ -139,6 +139,12 @@ class Journal:
             self.current_file = None
             self._anchor_and_close(file)
 
+    def abandon_session(self, session: str) -> None:
+        """Close the file of a session without anchoring it: another process goes on with it."""
+        file = self._files.get(session)
+        if file is not None:
+            self._discard(file)
+
     def close(self) -> None:
         """Anchor and close all files. The journal may be used again."""
         self.current_file = None

@@ -313,3 +313,29 @@ def test_several_processes_make_the_tables_at_once(postgres: Server) -> None:
     command = [sys.executable, "-c", code, address]
     started = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(4)]
     assert [(one.communicate()[1], one.returncode) for one in started] == [(b"", 0)] * 4
+
+
+def test_a_session_that_another_has_taken_over_is_let_go(postgres: Server, policy: Path) -> None:
+    """As after a cut of the network that the server noticed and the host did not."""
+    address = postgres.new_address()
+    other = PostgresStore(address, caps=CAPS)
+    other.constraints.version()
+    with Guard.load(policy, store=address) as guard:
+        kept, session = guard.session("kept"), guard.session("a")
+        session.record(session.check("look", {"n": 1}), result="1")
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks "
+                "WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
+            )
+        other.lock_session("a")
+        deadline = time.monotonic() + 5
+        while not session.closed:
+            assert time.monotonic() < deadline
+            kept.check("look", {"n": 1})
+            time.sleep(0.05)
+        assert not session.check("look", {"n": 3})
+        assert not kept.closed
+        with pytest.raises(SessionBusyError):
+            other.lock_session("kept")
+    other.close()

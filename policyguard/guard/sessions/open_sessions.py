@@ -14,7 +14,7 @@ from policyguard.guard.sessions.openings import SessionOpenings
 from policyguard.journal.errors import JournalError
 from policyguard.model.errors import SessionLimitError
 from policyguard.store import fork_safety
-from policyguard.store.errors import StoreError
+from policyguard.store.errors import SessionBusyError, StoreError
 from policyguard.store.protocol import SessionLock, Store
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class OpenSessions:
         self._max_sessions = max_sessions
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._locks: dict[str, SessionLock] = {}
+        self._lock_generation: object = None
         self._last_numbers: OrderedDict[str, int] = OrderedDict()
         self._number_floor = 0
         self.deferred: WeakValueDictionary[str, Session] = WeakValueDictionary()
@@ -70,6 +71,24 @@ class OpenSessions:
         lock = self._locks.pop(id_, None)
         if lock is not None:
             lock.release()
+
+    def find_lost(self) -> list[str]:
+        """Return the sessions whose lock was lost with a connection, and which another has now.
+
+        The others are locked again. Raises `StoreError`.
+        """
+        generation = getattr(self._store, "lock_generation", None)
+        if generation == self._lock_generation or self._store is None:
+            return []
+        lost = []
+        for id_, lock in self._locks.items():
+            if not lock.is_held:
+                try:
+                    self._locks[id_] = self._store.lock_session(id_)
+                except SessionBusyError:
+                    lost.append(id_)
+        self._lock_generation = generation
+        return lost
 
     def is_held(self, id_: str) -> bool:
         """Whether a session is here, or is being opened."""

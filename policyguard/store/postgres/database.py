@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +73,18 @@ class Database:
             if self._depth:
                 yield
                 return
-            connection = self._connect()
-            self._depth = 1
-            try:
-                with self._translated(), connection.transaction():
-                    yield
-            finally:
-                self._depth = 0
+            with self._translated(), ExitStack() as stack:
+                try:
+                    stack.enter_context(self._connect().transaction())
+                except psycopg.OperationalError:  # it had gone while it was not used
+                    self._drop()
+                    stack.enter_context(self._connect().transaction())
+                self._depth = 1
+                stack.callback(self._leave)
+                yield
+
+    def _leave(self) -> None:
+        self._depth = 0
 
     def execute(self, query: str, values: Sequence[object] = ()) -> list[Row]:
         """Run a query and return its rows. Raises `StoreError`."""

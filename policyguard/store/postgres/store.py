@@ -106,6 +106,11 @@ class PostgresStore:
         """Call a method in another thread when any guard has changed constraints or grants."""
         self._notifications.listen(listener)
 
+    @property
+    def lock_generation(self) -> int:
+        """Changes when the locks of sessions are lost: they end with the connection."""
+        return self._database.generation
+
     def transaction(self) -> AbstractContextManager[None]:
         return self._database.transaction()
 

@@ -6,8 +6,10 @@ decides without it instead of waiting.
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -64,7 +66,13 @@ class Database:
         self._retry_at = 0.0
         self.generation = 0
         """Grows with each connection: what belonged to the one before is gone."""
-        _instances.append(self)
+        _instances.add(self)
+
+    def __del__(self) -> None:
+        """Close what its user has left open."""
+        connection = getattr(self, "_connection", None)
+        if connection is not None:
+            connection.close()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -214,13 +222,19 @@ def _reason(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-_instances: list[Database] = []
+_instances: weakref.WeakSet[Database] = weakref.WeakSet()
 _left_to_parents: list[object] = []
 
 
 def _after_fork() -> None:
-    for one in _instances:
+    for one in [*_instances]:
         one.forget()
 
 
+def _close_all() -> None:
+    for one in [*_instances]:
+        one.close()
+
+
 after_fork_in_child(_after_fork)
+atexit.register(_close_all)

@@ -219,7 +219,7 @@ def test_it_is_used_by_keyboard_alone(service: RunningService, open_console: Ope
     page.keyboard.type("not today")
     page.keyboard.press("Enter")
     expect(page.locator("#status")).to_have_text("deploy is denied")
-    assert page.evaluate("document.activeElement.id") == "questions"
+    expect(page.locator("#questions")).to_be_focused()
 
 
 def test_what_is_typed_stays_while_others_answer(
@@ -238,6 +238,7 @@ def test_what_is_typed_stays_while_others_answer(
     expect(field).to_have_value("half a sentence")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_it_is_accessible(
@@ -253,8 +254,6 @@ def test_it_is_accessible(
     expect(page.locator(".preview")).to_contain_text("Covers")
     page.screenshot(path=tmp_path / f"{width}-{scheme}.png", full_page=True)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    csp = page.evaluate("0")  # axe is run by the browser's own evaluation, which the page allows
-    assert csp == 0
     found = axe.run(page)
     assert found.response["violations"] == [], found.generate_report()
 

@@ -113,6 +113,7 @@ def test_an_unknown_host_refuses(tmp_path: Path) -> None:
     assert "claude-code" in run.stderr
 
 
+@pytest.mark.slow
 def test_a_service_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
     sock = tmp_path / "x.sock"
     with socket.socket(socket.AF_UNIX) as listener:

@@ -169,6 +169,7 @@ def test_repeated_approval_extends_the_budget_once(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_an_agent_is_not_stopped_for_insisting_while_the_store_is_locked(tmp_path: Path) -> None:
     """That a call could not be checked is no doing of the agent's."""
     file = tmp_path / "policy.yaml"

@@ -69,7 +69,7 @@ def _answer(host: str, options: dict[str, list[str]], body: bytes, failed: int) 
     policies, store = options["--policy"] or ["core"], options["--store"][-1:]
     socket_path = options["--socket"][-1] if options["--socket"] else _locate(policies, store)
     serve = serve_command(socket_path, policies, store)
-    wait = f"{_POLL}" if end else ""
+    wait = f"{_seconds_left(end)}" if end else ""
     while True:
         path, deadline = f"/v1/hooks/{host}", monotonic() + _DEADLINE
         answer = ask(socket_path, path, body, serve, deadline, wait=wait)
@@ -77,7 +77,12 @@ def _answer(host: str, options: dict[str, list[str]], body: bytes, failed: int) 
             return _answer_alone(host, policies, store, body, failed)
         if answer[0] != 202:
             return _tell(*answer, failed)
-        wait = f"{min(_POLL, max(0, int(end - monotonic())))} again"
+        wait = f"{_seconds_left(end)} again"
+
+
+def _seconds_left(end: float) -> int:
+    """Return for how many whole seconds the next request may wait."""
+    return min(_POLL, max(0, round(end - monotonic())))
 
 
 def _tell(status: int, _: dict[str, str], body: bytes, failed: int) -> int:

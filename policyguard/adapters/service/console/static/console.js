@@ -213,13 +213,11 @@ document.addEventListener("submit", (event) => {
   const form = event.target
   const how = event.submitter?.value
   if (form.dataset.do !== "answer" || !how) return
-  const buttons = form.querySelectorAll("button")
-  for (const one of buttons) one.disabled = true
+  if (form.dataset.busy) return // not `disabled`: a button that is would lose the focus
+  form.dataset.busy = "yes"
   answer(form, how)
     .catch(tell)
-    .finally(() => {
-      for (const one of buttons) one.disabled = false
-    })
+    .finally(() => delete form.dataset.busy)
 })
 // Enter in the field denies: the word is for that.
 document.addEventListener("keydown", (event) => {

@@ -14,7 +14,9 @@ import click
 from policyguard.adapters.client.connection import Unavailable, post, serve_command, start
 from policyguard.adapters.client.location import locate_socket
 from policyguard.cli.options import named_store_option, path_option, policy_option
-from policyguard.cli.terminal import reports_errors, suggest_next, usage_error
+from policyguard.cli.terminal import policy_error, reports_errors, suggest_next, usage_error
+from policyguard.compiler import compile_policy
+from policyguard.model.diagnostic import PolicyError
 from policyguard.store.paths import default_store_path, is_database_address, resolve_store_path
 
 _SECONDS = 20.0
@@ -58,6 +60,13 @@ def console(
     suggest_next("`policyguard approvals watch` does the same in a terminal")
 
 
+def _require_policy(policies: list[str]) -> None:
+    try:
+        compile_policy(policies)
+    except PolicyError as error:
+        policy_error(error)
+
+
 def _open(socket: str, policies: list[str], store: list[str], body: bytes, token: str) -> str:
     """Return the console's address, from the service, which is started if need be."""
     deadline = time.monotonic() + _SECONDS
@@ -65,6 +74,7 @@ def _open(socket: str, policies: list[str], store: list[str], body: bytes, token
         try:
             status, _, answer = post(socket, "/v1/console", body, timeout=_SECONDS, token=token)
         except Unavailable as error:
+            _require_policy(policies)  # the service would end for it, and say why in its log alone
             serve = serve_command(socket, policies, store)
             if is_last or not start(socket, serve, timeout=deadline - time.monotonic()):
                 usage_error(f"no service answers: {error}; see `policyguard serve`")

@@ -6,6 +6,7 @@ import http.client
 import http.server
 import json
 import re
+import subprocess
 import sys
 import threading
 import urllib.parse
@@ -18,6 +19,7 @@ import pytest
 pytest.importorskip("playwright", reason="playwright, which steers a browser, is not installed")
 from playwright.sync_api import Browser, Page, expect
 
+from policyguard.adapters.client.connection import post
 from tests.adapters.conftest import StartService
 from tests.adapters.running_service import RunningService
 from tests.browser import chromium
@@ -464,3 +466,26 @@ def test_a_killed_service_loses_no_question(
     expect(page.locator("#status")).to_have_text("deploy is approved")
     assert ask_to_deploy(again, "h2")["allowed"]
     page.close()
+
+
+def test_the_command_starts_the_service_and_shows_the_address(
+    tmp_path: Path, policy_file: Path
+) -> None:
+    socket, store = tmp_path / "run" / "own.sock", tmp_path / "own" / "state.db"
+    options = ["--store", str(store), "--socket", str(socket), "--by", "ann", "--no-browser"]
+
+    def console(policy: Path) -> tuple[int, str]:
+        command = [sys.executable, "-m", "policyguard", "console", "--policy", str(policy)]
+        done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("policyguard: 1\nname: broken\nrulez: {}\n")
+    code, said = console(broken)
+    assert (code, "did you mean `rules`" in said) == (2, True)
+    code, said = console(policy_file)
+    assert code == 0
+    url = said.splitlines()[0]
+    token = f"Bearer {urllib.parse.urlsplit(url).fragment}"
+    assert json.loads(request(url, "/who", authorization=token)[2])["by"] == "ann"
+    post(str(socket), "/v1/shutdown", b"{}")

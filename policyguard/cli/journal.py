@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from policyguard.cli.options import OUTPUT, path_option
+from policyguard.cli.options import OUTPUT, named_store_option, path_option
 from policyguard.cli.output import STDOUT, check_output, open_output
 from policyguard.cli.terminal import usage_error
 from policyguard.compiler.load.scalars import parse_duration
@@ -25,7 +25,14 @@ from policyguard.journal.verify import StoreState, VerifyResult, verify
 from policyguard.report.escape import for_terminal, json_document
 from policyguard.store.errors import StoreError
 from policyguard.store.json_lines import MAX_LINE_BYTES
-from policyguard.store.paths import default_store_path, journal_folder, resolve_store_path
+from policyguard.store.opening import open_named_store
+from policyguard.store.paths import (
+    default_store_path,
+    is_database_address,
+    journal_folder,
+    resolve_store_path,
+)
+from policyguard.store.protocol import Store
 from policyguard.store.sqlite.store import SqliteStore
 
 _POLL_S = 0.2
@@ -158,8 +165,8 @@ def prune_command(store: Path | None, older_than: str, key: Path | None) -> None
 
 @journal.command("verify", epilog="Example: policyguard journal verify --store state.db")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@path_option(
-    "--store", help_="The store with the anchors.  [default: the user's own, if it exists]"
+@named_store_option(
+    "The store with the anchors, or `postgresql://…`.  [default: the user's own, if it exists]"
 )
 @path_option("--anchor", help_="A file of exported anchors (policyguard journal anchors).")
 @path_option("--key", help_="The file with the key of the journals.")
@@ -168,7 +175,7 @@ def prune_command(store: Path | None, older_than: str, key: Path | None) -> None
 def verify_command(
     context: click.Context,
     paths: tuple[Path, ...],
-    store: Path | None,
+    store: str | Path | None,
     anchor: Path | None,
     key: Path | None,
     output_format: str,
@@ -176,20 +183,19 @@ def verify_command(
     """Verify that no journal line was altered, added or removed.
 
     PATHS are files and folders, by default the journals beside the store. For a folder, missing
-    journals are reported too. Exit codes: 0 (nothing was altered); 1 (something was altered, or
-    that is unknown); 2 (misuse, or no journal was found).
+    journals are reported too: with a database, pass the folders of all hosts. Exit codes: 0
+    (nothing was altered); 1 (something was altered, or that is unknown); 2 (misuse, or no journal
+    was found).
     """
     try:
-        store_path = resolve_store_path(store or default_store_path())
-        named_paths = paths or (journal_folder(store_path),)
-        has_store = store is not None or store_path.exists()  # the user's own need not exist
-        opened = SqliteStore(store_path, caps=None, read_only=True) if has_store else None
+        opened, own_folder = _open_anchors(store)
+        named_paths = paths or (own_folder,)
         result = verify(
             named_paths,
             anchors=opened.anchors if opened is not None else None,
             exported=read_anchors(anchor) if anchor is not None else (),
             key=read_key(key) if key is not None else None,
-            store=_state(opened) if opened is not None else None,
+            store=_state(opened) if isinstance(opened, SqliteStore) else None,
         )
     except (JournalError, StoreError, OSError) as error:
         usage_error(error)
@@ -208,6 +214,18 @@ def verify_command(
             click.echo(f"   = help: {finding.help}")
     click.echo(_summary(result, has_anchors=opened is not None or anchor is not None), err=True)
     context.exit(1 if result.has_failed else 0)
+
+
+def _open_anchors(store: str | Path | None) -> tuple[Store | None, Path]:
+    """Return the store with the anchors, if there is one, and the folder of its journals here."""
+    if store is not None and is_database_address(store):
+        database = open_named_store(store, caps=None)
+        folder: Path = getattr(database, "journal_folder", Path())
+        return database, folder
+    path = resolve_store_path(store or default_store_path())
+    exists = store is not None or path.exists()  # the user's own need not exist
+    opened = SqliteStore(path, caps=None, read_only=True) if exists else None
+    return opened, journal_folder(path)
 
 
 def _state(store: SqliteStore) -> StoreState:

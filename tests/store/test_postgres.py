@@ -344,3 +344,28 @@ def test_a_session_that_another_has_taken_over_is_let_go(postgres: Server, polic
         with pytest.raises(SessionBusyError):
             other.lock_session("kept")
     other.close()
+
+
+def test_journals_of_two_hosts_are_held_against_the_anchors(
+    postgres: Server, policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = postgres.new_address()
+    folders = []
+    for host in ("one", "two"):
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / host))
+        with Guard.load(policy, store=address) as guard:
+            session = guard.session(host)
+            session.record(session.check("look", {"n": 1}), result="1")
+            assert guard._journal is not None
+            folders.append(guard._journal.folder)
+
+    def verify() -> tuple[int, str]:
+        arguments = ["journal", "verify", *map(str, folders), "--store", address]
+        result = CliRunner().invoke(main, arguments)
+        return result.exit_code, result.output
+
+    code, said = verify()
+    assert (code, "2 journals" in said) == (0, True), said
+    next(folders[1].glob("*.jsonl")).unlink()  # as that host's root may
+    code, said = verify()
+    assert (code, "two" in said) == (1, True), said

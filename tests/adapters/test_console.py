@@ -462,6 +462,8 @@ def test_a_killed_service_loses_no_question(
     page.goto(address(again))
     question = page.locator(".question")
     expect(question).to_contain_text('"to": "shop"')
+    page.get_by_role("link", name="s", exact=True).click()  # of a session that is still closed
+    expect(page.locator("#session .call")).to_contain_text("deploy")
     question.get_by_role("button", name="Approve once").click()
     expect(page.locator("#status")).to_have_text("deploy is approved")
     assert ask_to_deploy(again, "h2")["allowed"]

@@ -330,9 +330,13 @@ class Console:
 
     def show_session(self, request: Request) -> tuple[str, dict[str, Any]]:
         """Show one session with the latest of its calls, or those before one."""
-        session = self.feed.sessions.get(request.query_params.get("id", ""))
+        id_ = request.query_params.get("id", "")
+        journal = self._service.guard._journal
+        if id_ not in self.feed.sessions and journal is not None:  # it is closed
+            self.feed.load(id_, journal.read_events(id_))
+        session = self.feed.sessions.get(id_)
         if session is None:
-            raise KeyError("the session is not open here")
+            raise KeyError("the session has no journal here")
         calls = self.feed.calls_of(session.id)
         before = _read_count(request.query_params.get("before"), len(calls) + session.call_count)
         shown = [one for one in calls if one.number < before][-views.PAGE :]

@@ -13,17 +13,15 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
 from policyguard.engines.operating_system import after_fork_in_child
-from policyguard.evaluator.budgets.usage import AheadCharge, BudgetUsage
+from policyguard.evaluator.budgets.usage import BudgetUsage
 from policyguard.model.amounts import SCALE
-from policyguard.store.errors import DECODE_ERRORS, StoreError, damaged_error
+from policyguard.store.errors import StoreError
 from policyguard.store.postgres.database import Database
 from policyguard.store.protocol import Quota, QuotaKey, QuotaSpec
+from policyguard.store.quota.stored_usage import decode_usage, encode_usage
 
 _MARGIN = 0.05
 """The part of its term by which a holder stops earlier."""
@@ -32,22 +30,6 @@ _RENEWALS = 3
 _PARTS_OF_LIMIT = 80
 """A lease is at most this part of the limit: four holders that die lose 5 %."""
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-_encode = msgspec.json.Encoder().encode
-
-
-class _StoredUsage(msgspec.Struct, array_like=True, omit_defaults=True):
-    """A `BudgetUsage` in JSON, where integers have any size."""
-
-    used: int
-    granted: int
-    started_at: int | None
-    latest_at: int | None
-    charges: list[tuple[int, int]] | None
-    ahead: tuple[AheadCharge, ...] = ()
-
-
-_decoder = msgspec.json.Decoder(_StoredUsage)
 
 
 def _elapsed() -> float:
@@ -145,10 +127,10 @@ class _Row:
         rows = database.execute(_USAGE, names)
         self.is_new = not rows
         if rows:
-            self.usage = _decode_usage(database, rows[0][0])
+            self.usage = decode_usage(database.name, rows[0][0])
         if key.key != key.scope:
             rows = database.execute(_USAGE, (key.budget, key.scope))
-            self.granted = _decode_usage(database, rows[0][0]).granted if rows else 0
+            self.granted = decode_usage(database.name, rows[0][0]).granted if rows else 0
         leases = database.execute(
             "SELECT id, amount, expires < clock_timestamp() FROM leases "
             "WHERE budget = %s AND key = %s",
@@ -230,7 +212,7 @@ class _Row:
             "INSERT INTO quotas (budget, key, usage, until) VALUES (%s, %s, %s, %s) "
             "ON CONFLICT (budget, key) "
             "DO UPDATE SET usage = excluded.usage, until = excluded.until",
-            (self.key.budget, self.key.key, _encode_usage(self.usage), until),
+            (self.key.budget, self.key.key, encode_usage(self.usage), until),
         )
 
     def total(self) -> BudgetUsage:
@@ -450,31 +432,6 @@ def _own(quota: Quota) -> PostgresQuota:
     if not isinstance(quota, PostgresQuota):
         raise TypeError("the quota belongs to another kind of store")
     return quota
-
-
-def _encode_usage(usage: BudgetUsage) -> bytes:
-    charges = None if usage.charges is None else [*usage.charges]
-    stored = _StoredUsage(
-        usage.used, usage.granted, usage.started_at, usage.latest_at, charges, usage.ahead
-    )
-    return _encode(stored)
-
-
-def _decode_usage(database: Database, data: bytes) -> BudgetUsage:
-    try:
-        stored = _decoder.decode(data)
-    except DECODE_ERRORS as error:
-        raise damaged_error(database.name, "the usage of a budget", error) from None
-    charges = None if stored.charges is None else deque(stored.charges)
-    return BudgetUsage(
-        stored.used,
-        stored.granted,
-        0,
-        stored.started_at,
-        stored.latest_at,
-        charges,
-        stored.ahead,
-    )
 
 
 _instances: list[weakref.ref[PostgresQuotas]] = []

@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Collection
 from contextlib import AbstractContextManager
 
 import msgspec
 
-from policyguard.evaluator.budgets.usage import AheadCharge, BudgetUsage
+from policyguard.evaluator.budgets.usage import BudgetUsage
 from policyguard.model.text import escape_surrogates
 from policyguard.store.boot import read_boot_id
-from policyguard.store.errors import DECODE_ERRORS, RESTORE_HINT, StoreError, damaged_error
+from policyguard.store.errors import RESTORE_HINT, StoreError
 from policyguard.store.protocol import QuotaKey
 from policyguard.store.quota.lease import QuotaLease, SlotWords
 from policyguard.store.quota.mmap_slots import MmapSlots
+from policyguard.store.quota.stored_usage import decode_usage, encode_usage
 from policyguard.store.session_locks import FileLock, LockFile
 from policyguard.store.sqlite.database import Database
 from policyguard.store.sqlite.row_digest import hash_row
-
-_encode = msgspec.json.Encoder().encode
-
-
-class _StoredUsage(msgspec.Struct, array_like=True, omit_defaults=True):
-    """A `BudgetUsage` in JSON, where integers have any size."""
-
-    used: int
-    granted: int
-    started_at: int | None
-    latest_at: int | None
-    charges: list[tuple[int, int]] | None
-    ahead: tuple[AheadCharge, ...] = ()
-
-
-_decoder = msgspec.json.Decoder(_StoredUsage)
 
 
 class SqliteQuotaBackend:
@@ -70,11 +54,11 @@ class SqliteQuotaBackend:
                 f"the usage of budget `{key.budget}` in it was changed by another program",
                 RESTORE_HINT,
             )
-        return self._decode_usage(row[2])
+        return decode_usage(self._database.path, row[2])
 
     def put_usage(self, key: QuotaKey, usage: BudgetUsage, until: int | None) -> None:
         names = escape_surrogates(key.budget), escape_surrogates(key.key)  # as they are stored
-        row = (*names, _encode_usage(usage), until)
+        row = (*names, encode_usage(usage), until)
         self._database.execute(
             "INSERT INTO purses (budget, key, account, until, digest) VALUES (?, ?, ?, ?, ?) "
             "ON CONFLICT DO UPDATE SET account = excluded.account, until = excluded.until, "
@@ -158,22 +142,3 @@ class SqliteQuotaBackend:
 
     def after_fork(self) -> None:
         self._holder = None
-
-    def _decode_usage(self, data: bytes) -> BudgetUsage:
-        try:
-            stored = _decoder.decode(data)
-        except DECODE_ERRORS as error:
-            raise damaged_error(self._database.path, "a shared budget", error) from None
-        charges = deque(stored.charges) if stored.charges is not None else None
-        usage = BudgetUsage(stored.used, stored.granted, 0, stored.started_at, stored.latest_at)
-        usage.charges, usage.ahead = charges, stored.ahead
-        return usage
-
-
-def _encode_usage(usage: BudgetUsage) -> bytes:
-    charges = list(usage.charges) if usage.charges is not None else None
-    return _encode(
-        _StoredUsage(
-            usage.used, usage.granted, usage.started_at, usage.latest_at, charges, usage.ahead
-        )
-    )

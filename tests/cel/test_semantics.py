@@ -102,6 +102,14 @@ class TestEquality:
         assert evaluate("x == x", x=values) is False
 
 
+class TestOrder:
+    @pytest.mark.parametrize("value", [True, "1", None, [1], b"1"])
+    @pytest.mark.parametrize("operator", ["<", "<=", ">", ">="])
+    def test_literals_are_not_compared_with_other_kinds(self, operator: str, value: Any) -> None:
+        assert error(f"0 {operator} x", x=value) == error(f"x {operator} 0", x=value)
+        assert error(f"size('a') {operator} x", x=value) == error(f"0 {operator} x", x=value)
+
+
 class TestNumbers:
     @pytest.mark.parametrize(
         ("source", "value"),

@@ -143,6 +143,19 @@ def test_repeated_labels_count_once(tmp_path: Path) -> None:
     assert report["labels"] == {"matched": 2, "unmatched": 2, "disagree": 1}
 
 
+def test_a_label_that_says_what_the_recording_says_agrees(tmp_path: Path) -> None:
+    trace = tmp_path / "t.jsonl"
+    sessions = [("good", True), ("bad", False)]
+    with trace.open("w") as file:
+        for name, success in sessions:
+            events = [{"event": "started"}, {"event": "closed", "success": success}]
+            file.writelines(json.dumps({**one, "session": name}) + "\n" for one in events)
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text('{"session": "good", "success": true}\n{"session": "bad", "success": true}\n')
+    report = _json(trace, "--labels", labels)
+    assert report["labels"] == {"matched": 2, "unmatched": 0, "disagree": 1}
+
+
 def test_a_broken_policy_is_shown_and_ends_with_2(tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text("policyguard: 1\nname: x\nrules: {a: {when: cal.tool == 'b'}}\n")

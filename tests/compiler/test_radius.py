@@ -29,6 +29,11 @@ RULE = "rules: {a: {when: \"session.progress == 'WORD'\"}}\n"
             TARGETS + "radius: [{shrink_after: 2}, {shrink_after: 1}]\n",
             ["reference/no-effect 4:29"],
         ),
+        (
+            TARGETS + "radius: [{when: 'true', shrink_after: 3}, {shrink_after: 2},"
+            " {shrink_after: 1}]\n",
+            ["reference/no-effect 4:62"],
+        ),
         (TARGETS + "radius: [{shrink_after: 2, when: 'true'}, {shrink_after: 1}]\n", []),
         (
             TARGETS + "radius:\n  - {shrink_after: 2}\n  - {shrink_after: 1, when: 'true'}\n",

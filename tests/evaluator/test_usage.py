@@ -125,3 +125,18 @@ def test_ledger_counts_keys_of_the_store() -> None:
     assert ledger.key_count("b") == 0
     ledger.stored_key_counts["b"] = 7
     assert (ledger.key_count("b"), ledger.key_count("c")) == (7, 0)
+
+
+def test_a_charge_older_than_the_window_counts_for_nothing() -> None:
+    usage = _usage_of((20, 3))
+    usage.insert_charge(4, 10, WITHIN, 100)
+    usage.insert_charge(5, 11, WITHIN, 100)
+    assert [usage.used_at(at, WITHIN) for at in (20, 21, 29, 30)] == [8, 3, 3, 0]
+
+
+def test_charges_ahead_that_are_merged_stay_as_long_as_the_later() -> None:
+    usage = BudgetUsage()
+    usage.add_ahead(50, 1, 2, max_charges=2)
+    usage.add_ahead(60, 2, 3, max_charges=2)
+    usage.add_ahead(70, 3, 4, max_charges=2)
+    assert [(one.at, one.seen_at, one.amount) for one in usage.ahead] == [(60, 2, 5), (70, 3, 4)]

@@ -119,6 +119,12 @@ def test_words_are_redacted_and_derived_data_stays(mode: RedactionMode) -> None:
     )
 
 
+def test_a_label_alone_is_redacted() -> None:
+    observation = Observation("", "p", "call:f", "call:f", ok=True, label=SECRET)
+    redacted = redact_all("mask")(Completed("s", call="c1", observations=(observation,)))
+    assert SECRET not in repr(redacted)
+
+
 def test_keep_without_matches_changes_nothing() -> None:
     for event in (attempt(a=[1, {"b": "c"}], n=None), RESULT):
         assert redact_all("keep")(event) is event

@@ -108,6 +108,23 @@ def test_a_journal_that_was_edited_is_never_deleted(tmp_path: Path) -> None:
     assert verify([setup.folder], anchors=setup.anchors).has_failed
 
 
+@pytest.mark.parametrize("instead", ["link", "pipe"])
+def test_what_stands_in_place_of_a_journal_is_never_deleted(tmp_path: Path, instead: str) -> None:
+    setup = JournalSetup(tmp_path)
+    write_closed(setup, "a", "b")
+    path = setup.journal.path_of("a")
+    path.rename(tmp_path / "elsewhere")
+    if instead == "link":
+        path.symlink_to(tmp_path / "elsewhere")
+    else:
+        os.mkfifo(path)
+    result = prune(setup, before=BEGIN + 9 * DAY)
+    assert result.deleted == (setup.journal.path_of("b"),)
+    assert [error.path for error in result.kept] == [path]
+    assert anchored_sessions(setup) == ["a"]
+    assert os.path.lexists(path)
+
+
 def test_a_broken_line_without_an_anchor_is_never_deleted(tmp_path: Path) -> None:
     setup = JournalSetup(tmp_path)
     write_closed(setup, "a")

@@ -15,7 +15,12 @@ from hypothesis import strategies as st
 
 from policyguard import Guard
 from policyguard.compiler import CompiledPolicy, compile_policy
-from policyguard.learned.constraint_set import MAX_POINTS, MAX_SOURCES, ConstraintSet
+from policyguard.learned.constraint_set import (
+    MAX_POINTS,
+    MAX_SOURCES,
+    ConstraintSet,
+    constraint_id,
+)
 from policyguard.learned.learn_settings import Decay, LearnSettings
 from policyguard.learned.parameter_region import dominates
 from policyguard.model.constraint import Constraint, Direction, Evidence, Observation
@@ -458,6 +463,38 @@ def test_expired_constraint_makes_room_for_a_new_one(lifetime: int, elapsed: int
     _learn(constraints, config, [_failure("call:a")], at=1000)
     _learn(constraints, config, [_failure("call:b")], at=1000 + elapsed)
     assert [one.key for one in constraints] == ["call:b" if elapsed >= lifetime else "call:a"]
+
+
+def test_an_expired_constraint_is_learned_anew() -> None:
+    config = _learn_settings(2, decay=msgspec.structs.replace(FOREVER, lifetime=10))
+    constraints = _constraint_set()
+    assert (
+        _learn(constraints, config, [_failure("call:a")] * 3, at=0)[1:]
+        == [constraint_id(_failure("call:a"))] * 2
+    )
+    assert _learn(constraints, config, [_failure("call:a")], at=10) == [""]
+
+
+def test_a_constraint_does_not_expire_at_an_unknown_time() -> None:
+    config = _learn_settings(1, decay=msgspec.structs.replace(FOREVER, lifetime=10))
+    constraints = _constraint_set()
+    _learn(constraints, config, [_failure()], at=0)
+    assert _is_banned(constraints, config, {})
+
+
+def test_a_constraint_that_never_fades_admits_no_probe() -> None:
+    config = _learn_settings(1, decay=msgspec.structs.replace(FOREVER, probe_below=1.0))
+    constraints = _constraint_set()
+    _learn(constraints, config, [_failure()], at=0)
+    assert _is_banned(constraints, config, {})
+
+
+def test_a_success_ends_what_its_entry_taught_among_others_on_the_key() -> None:
+    constraints, config = _constraint_set(), _learn_settings(1)
+    for learn in ("one", "two", "three"):
+        _learn(constraints, config, [_failure("call:a", learn=learn, signature=learn)])
+    _learn(constraints, config, [_success("call:a", learn="two")])
+    assert [one.learn for one in constraints] == ["one", "three"]
 
 
 def test_stored_evidence_is_capped() -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from policyguard.store.errors import SessionBusyError, StoreError
 from policyguard.store.protocol import Caps, RevocableRecord
+from policyguard.store.session_locks import LockFile
 from policyguard.store.sqlite.store import SqliteStore
 
 CAPS = Caps(constraints=10_000, grants=10_000, evidence=10_000, anchors=10_000)
@@ -130,6 +131,26 @@ def test_a_session_lock_is_free_when_its_process_has_died(tmp_path: Path) -> Non
         late = 'try:\n  store.lock_session("s")\nexcept SessionBusyError: print("busy")'
         assert start(store.path, late).communicate(timeout=60)[0] == "busy\n"
     assert start(store.path, late).communicate(timeout=60)[0] == ""
+
+
+def test_a_process_lock_is_of_one_number(tmp_path: Path) -> None:
+    SqliteStore(tmp_path / "store.db", caps=CAPS).close()
+    hold = """
+from policyguard.store.session_locks import LockFile
+lock = LockFile(PATH).acquire_process_lock(8)
+print("up", flush=True); time.sleep(60)
+"""
+    locks = tmp_path / "locks"
+    holder = start(
+        tmp_path / "store.db", hold.replace("PATH", f"__import__('pathlib').Path({str(locks)!r})")
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "up\n"
+    file = LockFile(locks)
+    assert [file.is_process_alive(number) for number in (7, 8, 9)] == [False, True, False]
+    holder.send_signal(signal.SIGKILL)
+    holder.communicate()
+    assert not file.is_process_alive(8)
 
 
 def test_closing_one_store_keeps_the_locks_of_another(tmp_path: Path) -> None:

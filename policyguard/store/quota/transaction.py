@@ -73,7 +73,7 @@ class QuotaTransaction:
 
     def charge(self, amount: int) -> None:
         """Charge an amount that there is room for, and extend the lease."""
-        if self.usage.started_at is None and self._at is not None:
+        if self.usage.started_at is None:
             self.usage.started_at = self._at
         self._changed = True
         if not amount:

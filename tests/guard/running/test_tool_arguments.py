@@ -282,6 +282,17 @@ def test_objects_are_compared_as_what_they_are(
         assert len(ran) == 1
 
 
+def test_a_chain_of_one_mapping_is_that_mapping(session: Session) -> None:
+    @session.guard.tool
+    def store(value: Any) -> None: ...
+
+    with session:
+        store({"a": 1})
+        store(ChainMap({"a": 1}))
+        with pytest.raises(CallRefused, match="same call"):
+            store(ChainMap({"a": 1}))
+
+
 @pytest.mark.parametrize(
     "make", [Order, Struct, model, attrs_order, Model1, lambda n: Order(decimal.Decimal(n))]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,13 @@ def test_some_sessions_replay_as_they_do_among_all(tmp_path: Path) -> None:
     assert len(recorded.replay_under(compiled, [(0, "two")])) == 1
     # A child charges its parent's budget, so they are replayed together.
     assert len(recorded.replay_under(compiled, [(1, "child")])) == 2
+
+
+def test_calls_are_counted_from_turn_to_turn(tmp_path: Path) -> None:
+    turns = [{"event": "started"}]
+    for calls in (2, 3, 1):
+        turns.append({"event": "turn_started"})
+        turns += [{"event": "admitted", "call": f"{calls}.{n}", "tool": "t"} for n in range(calls)]
+    trace = tmp_path / "t.jsonl"
+    trace.write_text("".join(json.dumps({**one, "session": "s"}) + "\n" for one in turns))
+    assert RecordedRuns([trace], None).max_calls_per_turn() == {(0, "s"): 3}

@@ -90,6 +90,12 @@ _KINDS: dict[str, tuple[Severity, str]] = {
         "info",
         "nothing, if a process was killed then",
     ),
+    "journal/handed-over": ("info", "nothing: the lines that are not here are on another host"),
+    "journal/set-aside": (
+        "warning",
+        "nothing, if this host had lost the store then: calls that ran meanwhile are counted "
+        "nowhere, and can be read in that file",
+    ),
     "journal/pruned": (
         "info",
         "nothing, if that is your policy; an anchor exported before still counts these lines",
@@ -122,6 +128,8 @@ _MEANINGS = {
     "journal/dropped-anchors": "The store has forgotten anchors: it held more than it may keep.",
     "journal/adopted": "Lines beyond the last anchor were taken over when the session was opened.",
     "journal/repaired": "The end of the file was repaired when the session was opened.",
+    "journal/handed-over": "The session went on on another host, or came from one.",
+    "journal/set-aside": "Lines that a host wrote after another one had taken over the session.",
     "journal/pruned": "A journal was deleted because it was due, and a note of it kept.",
     "journal/empty": "The file has no line.",
 }

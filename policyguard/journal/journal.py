@@ -14,6 +14,7 @@ from policyguard.journal.errors import JournalError
 from policyguard.journal.findings import VerifyFinding
 from policyguard.journal.folder import file_name
 from policyguard.journal.format import encode_bounded
+from policyguard.journal.handover import lacks_lines, read_lines
 from policyguard.journal.journal_file import JournalFile, has_all_anchors
 from policyguard.journal.line_template import LineTemplate, parse_template
 from policyguard.journal.reader import read_events
@@ -22,7 +23,7 @@ from policyguard.model.event import Event, Refused, SessionEnded, TurnStarted
 from policyguard.model.text import escape_surrogates
 from policyguard.store.errors import StoreError
 from policyguard.store.paths import ensure_private_folder
-from policyguard.store.protocol import AnchorStore
+from policyguard.store.protocol import AnchorStore, SharedAnchorStore
 
 _ANCHORED_EVENTS = frozenset({Refused, TurnStarted, SessionEnded})
 
@@ -119,17 +120,23 @@ class Journal:
     def read_events(self, session: str) -> Iterator[Event]:
         """Yield a session's events as written; none without a journal.
 
-        Redacted arguments are None. Raises `AlteredError` if the chain is broken or ends before the
+        Redacted arguments are None. They are those in the store where another host went on.
+        Raises `AlteredError` if the chain is broken or ends before the
         anchor, `JournalError` if it cannot be read.
         """
         name = escape_surrogates(session)
-        anchor = self._anchors.get(name)
+        path, anchors = self.path_of(name), self._anchors
+        anchor = anchors.get(name)
+        lines = None
+        if isinstance(anchors, SharedAnchorStore) and anchor and lacks_lines(path, anchor):
+            lines = read_lines(anchors.lines(name), anchor.size)  # those of another host
         return read_events(
-            self.path_of(name),
+            path,
             name,
             anchor,
             self._hasher,
-            has_all_anchors=has_all_anchors(self._anchors, anchor, self._hasher),
+            has_all_anchors=has_all_anchors(anchors, anchor, self._hasher),
+            lines=lines,
         )
 
     def close_session(self, session: str) -> None:

@@ -17,11 +17,12 @@ from policyguard.journal.anchor_mac import is_unsigned, sign_anchor
 from policyguard.journal.chain import Chain, Hasher, decode_time
 from policyguard.journal.errors import JournalError
 from policyguard.journal.findings import VerifyFinding, describe_repair, describe_unsigned
+from policyguard.journal.handover import lacks_lines, place_of, take_over
 from policyguard.journal.recovery import first_key_id, recover, require_regular
 from policyguard.model.text import escape_surrogates
 from policyguard.store.errors import StoreError
 from policyguard.store.paths import FILE_MODE
-from policyguard.store.protocol import Anchor, AnchorStore, Repaired
+from policyguard.store.protocol import Anchor, AnchorStore, Repaired, SharedAnchorStore
 
 with suppress(ImportError):  # Windows, where stores in files and journals are refused
     import fcntl
@@ -61,13 +62,22 @@ class JournalFile:
         self._session_text = named = escape_surrogates(session)
         self.session_json = msgspec.json.encode(named).decode()
         self._anchors = anchors
+        self._shared = anchors if isinstance(anchors, SharedAnchorStore) else None
         self._sync = sync
+        findings: list[VerifyFinding] = []
+        anchor, is_taken_over = None, False
+        if self._shared is not None:
+            anchor = anchors.get(named)
+            if anchor is not None and lacks_lines(path, anchor):
+                findings += take_over(path, anchor, self._shared)
+                is_taken_over = True
         self._descriptor, created = _open(path)
         self._monotonic = monotonic
         self._anchor_due = monotonic() + _ANCHOR_INTERVAL
         self._on_failure = on_failure
         try:
-            anchor = anchors.get(named)
+            if self._shared is None:  # else the lock of the session excludes others
+                anchor = anchors.get(named)
             position, repaired = recover(
                 self._descriptor,
                 path,
@@ -94,11 +104,14 @@ class JournalFile:
             self._anchor_due = 0
         self._anchored_count = anchor.count if anchor is not None and not unsigned else 0
         self._anchored_at = anchor.at if anchor is not None else None
+        # What a store of several hosts has of the file; 0 also where it began without that.
+        self._shared_size = self._shared.lines_size(named) if self._shared is not None else 0
         self._last_event = ""
         # Closes the file of a guard that was garbage collected.
         self._finalizer = weakref.finalize(self, os.close, self._descriptor)
         self._finalizer.atexit = False
-        findings = list(describe_repair(path, repaired)) if repaired is not None else []
+        if repaired is not None:
+            findings += describe_repair(path, repaired)
         if unsigned:
             findings.append(describe_unsigned(path))
         for finding in findings:
@@ -106,6 +119,8 @@ class JournalFile:
         if findings:
             with suppress(StoreError):  # noted once: what is anchored is not adopted again
                 self.anchor()
+        if is_taken_over:  # the first line is saved at once: from then on it is this host's
+            self._anchor_due = 0
 
     def append(self, event: str, masked: bool, anchor: bool) -> None:
         """Append an event, given as JSON without its closing brace.
@@ -144,10 +159,24 @@ class JournalFile:
                 anchor = Anchor(
                     self._session_text, chain.id, chain.count, chain.hash, self._size, at
                 )
-                self._anchors.put(sign_anchor(anchor, self._hasher))
+                anchor = sign_anchor(anchor, self._hasher)
+                if self._shared is None:
+                    self._anchors.put(anchor)
+                else:
+                    self._put_lines(self._shared, anchor)
                 self._anchored_count, self._anchored_at = chain.count, at
         finally:  # after a timeout, do not wait for the store again at once
             self._anchor_due = self._monotonic() + _ANCHOR_INTERVAL
+
+    def _put_lines(self, shared: SharedAnchorStore, anchor: Anchor) -> None:
+        """Save an anchor with the lines that the store does not have yet."""
+        start = self._shared_size
+        try:
+            lines = os.pread(self._descriptor, anchor.size - start, start)
+        except OSError as error:
+            raise StoreError(self.path, f"cannot be read: {error.strerror}", "check it") from None
+        shared.put_lines(anchor, start, lines, place_of(self.path.parent))
+        self._shared_size = start + len(lines)
 
     def close(self) -> None:
         """Close and unlock the file, without anchoring it."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,18 +29,19 @@ def read_events(
     hasher: Hasher,
     *,
     has_all_anchors: bool = False,
+    lines: Iterable[bytes] | None = None,
 ) -> Iterator[Event]:
     """Yield the events in order; none if there is no file and no anchor.
 
-    Ignores a torn last line. With `has_all_anchors`, no anchor was evicted or given up. Raises
-    `AlteredError` if the chain is broken or differs from the anchor, `JournalError` if the file
-    cannot be read or has another key.
+    `lines` are read instead of the file. Ignores a torn last line. With `has_all_anchors`, no
+    anchor was evicted or given up. Raises `AlteredError` if the chain is broken or differs from
+    the anchor, `JournalError` if the file cannot be read or has another key.
     """
     position = ChainPosition()
     first = b""
     try:
-        with _open(path) as file:
-            for line in file:
+        with _open(path) if lines is None else nullcontext(lines) as found:
+            for line in found:
                 if not line.endswith(b"\n"):
                     break
                 if not position.count:

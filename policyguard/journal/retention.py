@@ -25,6 +25,7 @@ from policyguard.journal.chain import (
 )
 from policyguard.journal.errors import AlteredError, JournalError
 from policyguard.journal.folder import SUFFIX, file_name, is_journal_name
+from policyguard.journal.handover import lacks_lines, place_of
 from policyguard.journal.journal_file import has_all_anchors
 from policyguard.journal.recovery import (
     require_anchored,
@@ -33,7 +34,14 @@ from policyguard.journal.recovery import (
     require_same_key,
 )
 from policyguard.store.errors import SessionBusyError
-from policyguard.store.protocol import Anchor, AnchorStore, LoadTimes, Pruned, SessionLock
+from policyguard.store.protocol import (
+    Anchor,
+    AnchorStore,
+    LoadTimes,
+    Pruned,
+    SessionLock,
+    SharedAnchorStore,
+)
 
 with suppress(ImportError):  # Windows, where stores in files and journals are refused
     import fcntl
@@ -135,6 +143,8 @@ def prune(
         if should_stop():
             break
         path = folder / candidate.name
+        if _went_elsewhere(path, by_name.get(candidate.name), anchors):
+            continue
         try:
             due = _find_due(
                 path, anchors, by_name.get(candidate.name), None if in_excess else before, hasher
@@ -146,6 +156,16 @@ def prune(
             kept.append(error)
             total -= 1  # it pushes out no other
     return PruneResult(tuple(deleted), tuple(kept))
+
+
+def _went_elsewhere(path: Path, anchor: Anchor | None, anchors: AnchorStore) -> bool:
+    """Whether a session has gone on elsewhere, where its journal is deleted when it is due."""
+    return (
+        anchor is not None
+        and isinstance(anchors, SharedAnchorStore)
+        and anchors.last_place(anchor.session) not in ("", place_of(path.parent))
+        and lacks_lines(path, anchor)
+    )
 
 
 def _find_candidates(

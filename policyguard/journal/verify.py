@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from policyguard.journal.anchor_comparison import compare_anchors, describe_empty, describe_key
 from policyguard.journal.anchor_mac import find_forgery, is_unsigned
 from policyguard.journal.chain import (
     BrokenChainError,
@@ -35,6 +36,7 @@ from policyguard.journal.findings import (
     make_finding,
 )
 from policyguard.journal.folder import SUFFIX, file_name, is_journal_name
+from policyguard.journal.other_hosts import OtherHosts
 from policyguard.journal.tampering import find_tampering
 from policyguard.store.paths import JOURNAL_FOLDER, hide_address
 from policyguard.store.protocol import Anchor, AnchorStore, JournalNote, Pruned, Repaired
@@ -85,7 +87,7 @@ def verify(
     Raises `StoreError`, and `JournalError` for a missing path or a folder whose journals are in a
     subfolder.
     """
-    verifier = _Verifier(anchors, tuple(exported), Hasher(key))
+    verifier = _Verifier(anchors, tuple(exported), Hasher(key), is_one=len(paths) == 1)
     # The journal folder of a store counts as a folder even if it was removed as a whole.
     missing = [
         path
@@ -94,6 +96,7 @@ def verify(
     ]
     folders = [path for path in paths if path.is_dir()] + missing
     files = list(_list_files(path for path in paths if path not in missing))
+    verifier.add_files(files)
     findings = [finding for file in files for finding in verifier.check(file)]
     if folders:
         findings += verifier.find_missing(folders[0], {file.name for file in files})
@@ -158,8 +161,12 @@ class _Verifier:
         anchors: AnchorStore | None,
         exported: tuple[Anchor | JournalNote, ...],
         hasher: Hasher,
+        *,
+        is_one: bool,
     ) -> None:
         self._anchors = anchors
+        # Of a single folder, sessions may be elsewhere; several are all there are.
+        self._other_hosts = OtherHosts(anchors if is_one else None)
         self._hasher = hasher
         exported_anchors = [one for one in exported if isinstance(one, Anchor)]
         exported_notes = [one for one in exported if not isinstance(one, Anchor)]
@@ -185,6 +192,10 @@ class _Verifier:
         for anchor in (*stored, *exported_anchors):
             self.anchors_by_file.setdefault(file_name(anchor.session), []).append(anchor)
 
+    def add_files(self, files: Iterable[Path]) -> None:
+        """Let files of one session, of several hosts, explain each other."""
+        self._other_hosts.add(files)
+
     def find_missing(self, folder: Path, names: set[str]) -> Iterator[VerifyFinding]:
         """Report anchored sessions without a file."""
         for name, anchors in self.anchors_by_file.items():
@@ -195,11 +206,14 @@ class _Verifier:
             exported = name in self._exported_files
             if not exported and self._anchors is not None and not self._anchors.get(last.session):
                 continue  # pruned since the anchors were read
+            if self._other_hosts.have(last.session, folder):
+                continue
             message = f"session {last.session!r:.80} has {last.count} anchored lines, but no file"
             note = self._pruned.get((last.session, last.chain))
             if note is not None:
                 message += f"; the store says that it was pruned on {format_time(note.at)}"
             yield make_finding("journal/missing-file", folder / name, message)
+        yield from self._other_hosts.describe(folder)
 
     def find_pruned(self, folder: Path) -> Iterator[VerifyFinding]:
         """Report the journals that were deleted last."""
@@ -233,14 +247,14 @@ class _Verifier:
             # A copy under another name is compared with the anchors of its session.
             anchors = self.anchors_by_file.get(file_name(session), [])
         if not first.endswith(b"\n"):
-            yield _describe_empty(file, first, anchors)
+            yield describe_empty(file, first, anchors)
             return
         link = parse_link(first[:-1])
         if link is None and not anchors and not is_journal_name(file):
             yield make_finding("journal/no-chain", file, "its first line is not a journal line", 1)
             return
         if link is not None and link.key_id not in self._hasher.key_ids and not link.seq:
-            yield _key_finding(file, link.key_id)
+            yield describe_key(file, link.key_id)
             return
         session = session or ""
         if is_journal_name(file) and file_name(session) != file.name:
@@ -292,7 +306,11 @@ class _Verifier:
             for anchor in anchors
             if anchor.chain == position.chain or not self._is_explained(anchor)
         ]
-        yield from _compare_anchors(file, position, unexplained, hash_at, tail)
+        handed_over = self._other_hosts.find_handover(file, position, unexplained)
+        if handed_over is not None:
+            yield handed_over
+        else:
+            yield from compare_anchors(file, position, unexplained, hash_at, tail)
         for note in self._repaired.get((session, position.chain), ()):
             yield from describe_repair(file, note)
         if tail and all(anchor.count <= position.count for anchor in anchors):
@@ -343,53 +361,3 @@ class _Verifier:
         if last + 1 < anchored:
             message = f"ends with line {last} of the chain, but {anchored} lines were anchored"
             yield make_finding("journal/cut-tail", file, message)
-
-
-def _describe_empty(file: Path, tail: bytes, anchors: list[Anchor]) -> VerifyFinding:
-    """Describe a file without a complete line."""
-    if anchors:
-        anchored = max(anchor.count for anchor in anchors)
-        message = f"has no line, but {anchored} were anchored"
-        return make_finding("journal/cut-tail", file, message)
-    if tail:
-        return make_finding("journal/torn-line", file, f"{len(tail)} bytes of a first line", 1)
-    return make_finding("journal/empty", file, "has no line")
-
-
-def _compare_anchors(
-    file: Path, position: ChainPosition, anchors: list[Anchor], hash_at: dict[int, str], tail: bytes
-) -> Iterator[VerifyFinding]:
-    """Compare an intact chain with its anchors. `tail` follows its last complete line."""
-    own = [anchor for anchor in anchors if anchor.chain == position.chain]
-    lengths: dict[str, int] = {}
-    for anchor in anchors:
-        if anchor.chain != position.chain:
-            lengths[anchor.chain] = max(anchor.count, lengths.get(anchor.chain, 0))
-    for length in lengths.values():
-        name = f"session {anchors[0].session!r:.80}"
-        message = f"differs from a chain of {name} of which {length} lines were anchored"
-        yield make_finding("journal/foreign-chain", file, message)
-    if not own:
-        return
-    anchored = max(anchor.count for anchor in own)
-    if position.count < anchored:
-        message = f"has {position.count} lines, but {anchored} were anchored"
-        if tail:  # an anchored line was complete, so this one was cut
-            message += f"; {len(tail)} bytes of one more"
-        yield make_finding("journal/cut-tail", file, message, position.count)
-    reached = [anchor for anchor in own if anchor.count <= position.count]
-    wrong = [anchor.count for anchor in reached if hash_at.get(anchor.count) != anchor.hash]
-    if wrong:
-        message = f"is intact, but line {min(wrong)} differs from the anchored one"
-        yield make_finding("journal/rewritten", file, message, min(wrong))
-    beyond = position.count - anchored
-    if beyond > 0:
-        message = f"{beyond} line{'' if beyond == 1 else 's'} beyond the last anchor"
-        yield make_finding("journal/unanchored", file, message, anchored + 1)
-
-
-def _key_finding(file: Path, key_id: str) -> VerifyFinding:
-    if not key_id:
-        return make_finding("journal/no-key", file, "was written without a key", 1)
-    message = f"was written with another key (`{key_id}`), or needs one"
-    return make_finding("journal/key", file, message, 1)

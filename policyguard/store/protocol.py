@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 import msgspec
 
@@ -144,6 +144,31 @@ class AnchorStore(Protocol):
 
     def put_load_times(self, times: LoadTimes) -> None:
         """Keep the times of the latest load."""
+
+
+@runtime_checkable
+class SharedAnchorStore(AnchorStore, Protocol):
+    """Anchors for several hosts: each comes with the lines that it covers and the one before not.
+
+    So a session can go on with another host, which has no file of it. Who holds the session's lock
+    may write it: a host that has lost that, while it slept, writes nothing more.
+    """
+
+    def put_lines(self, anchor: Anchor, start: int, lines: bytes, place: str) -> None:
+        """Set the session's anchor, and keep the bytes of its journal from `start` to its end.
+
+        `place` is where they were written, for people. Raises `SessionBusyError` if the session
+        was opened elsewhere since this process did.
+        """
+
+    def lines(self, session: str) -> Iterable[bytes]:
+        """Yield the bytes of a session's journal as far as they were put, in pieces."""
+
+    def lines_size(self, session: str) -> int:
+        """Return up to which byte a session's journal was put."""
+
+    def last_place(self, session: str) -> str:
+        """Return where the last lines were written; empty if there are none."""
 
 
 class RevocableRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ __all__ = ["postgres"]
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 import psycopg
 
+from policyguard.store.postgres.schema import MIGRATIONS
 from policyguard.store.postgres.store import PostgresStore
 
 CAPS = Caps(constraints=100, grants=100, evidence=100, anchors=100)
@@ -304,6 +305,21 @@ def test_a_later_schema_is_left_alone(postgres: Server, policy: Path) -> None:
         connection.execute("UPDATE policyguard_schema SET version = 999")
     with pytest.raises(StoreError, match="later version of policyguard"):
         Guard.load(policy, store=address)
+
+
+@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
+def test_an_earlier_schema_is_brought_up_to_date(
+    postgres: Server, policy: Path, version: int
+) -> None:
+    address = postgres.new_address()
+    with psycopg.connect(address, autocommit=True) as connection:
+        for migration in MIGRATIONS[:version]:
+            connection.execute(migration)
+        connection.execute("CREATE TABLE policyguard_schema (version int NOT NULL)")
+        connection.execute("INSERT INTO policyguard_schema VALUES (%s)", (version,))
+    with Guard.load(policy, store=address) as guard:
+        session = guard.session("s")
+        session.record(session.check("look"), result="ok")
 
 
 def test_several_processes_make_the_tables_at_once(postgres: Server) -> None:

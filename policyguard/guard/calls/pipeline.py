@@ -104,8 +104,7 @@ class CallPipeline(KnownCalls):
             try:
                 if self.closed:
                     evaluation = self._closed_evaluation
-                    attempt.id = ""  # a later call may get this number
-                    admit = False
+                    attempt.id, admit = "", False  # a later call may get this number
                 elif invalid_reason:
                     evaluation = decisions.invalid_arguments(
                         attempt, invalid_reason, observe=mode.observe
@@ -115,6 +114,8 @@ class CallPipeline(KnownCalls):
                     constraint_sync = guard._constraint_sync
                     if constraint_sync is not None and monotonic() >= constraint_sync.next_poll:
                         guard._poll_store()
+                        if self.closed:  # another host has gone on with the session
+                            raise ClosedError(self.closed_reason)
                     learned = (
                         guard_state.check_learned(attempt)
                         if guard_state.constraint_set.constraints or guard_state.has_radius
@@ -135,6 +136,9 @@ class CallPipeline(KnownCalls):
                             mode,
                         )
                         evaluation = budgets.evaluate(attempt, evaluate, admit=admit)
+            except ClosedError:
+                evaluation, bound_plan = self._closed_evaluation, None
+                attempt.id, admit = "", False
             except ArgumentsError as error:
                 evaluation = decisions.invalid_arguments(attempt, str(error), observe=mode.observe)
             except Exception as error:  # noqa: BLE001 - the policy says what a defect of ours means

@@ -73,7 +73,7 @@ class OpenSessions:
             lock.release()
 
     def find_lost(self) -> list[str]:
-        """Return the sessions whose lock was lost with a connection, and which another has now.
+        """Return the sessions whose lock was lost with a connection, and which another has had.
 
         The others are locked again. Raises `StoreError`.
         """
@@ -84,8 +84,11 @@ class OpenSessions:
         for id_, lock in self._locks.items():
             if not lock.is_held:
                 try:
-                    self._locks[id_] = self._store.lock_session(id_)
+                    found = self._locks[id_] = self._store.lock_session(id_)
                 except SessionBusyError:
+                    lost.append(id_)
+                    continue
+                if getattr(found, "before", None) != getattr(lock, "opening", None):
                     lost.append(id_)
         self._lock_generation = generation
         return lost

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from policyguard.store.errors import DECODE_ERRORS, damaged_error
+from policyguard.store.errors import DECODE_ERRORS, SessionBusyError, damaged_error
 from policyguard.store.postgres.database import Database
 from policyguard.store.protocol import (
     REVOKED,
@@ -18,6 +19,9 @@ from policyguard.store.protocol import (
 )
 
 _BATCH_ROWS = 500
+_BATCH_PIECES = 32
+_PIECE_BYTES = 256 * 1024
+"""Of a journal: what one row keeps at most, and how many are read at a time."""
 _LOADS = "loads"
 _decode_note = msgspec.json.Decoder(JournalNote).decode
 
@@ -165,10 +169,16 @@ class PostgresRecords:
 
 
 class PostgresAnchors:
-    """See `policyguard.store.protocol.AnchorStore`."""
+    """See `policyguard.store.protocol.SharedAnchorStore`.
 
-    def __init__(self, database: Database, max_rows: int | None) -> None:
+    `openings` are the numbers with which this process has opened its sessions.
+    """
+
+    def __init__(
+        self, database: Database, max_rows: int | None, openings: Mapping[str, int]
+    ) -> None:
         self._database, self._max_rows = database, max_rows
+        self._openings = openings
         self._table = Table(database, "anchors", "session", max_rows)
 
     def get(self, session: str) -> Anchor | None:
@@ -189,11 +199,68 @@ class PostgresAnchors:
             if evicted:
                 self._database.execute(_COUNT, ("anchors evicted", evicted))
 
+    def put_lines(self, anchor: Anchor, start: int, lines: bytes, place: str) -> None:
+        session = anchor.session
+        with self._database.transaction():
+            holds = self._database.execute(
+                "SELECT 1 FROM holders WHERE session = %s AND opening = %s FOR SHARE",
+                (session, self._openings.get(session)),
+            )
+            if not holds:
+                raise SessionBusyError(
+                    self._database.name,
+                    f"session {session!r:.80} was opened by another process",
+                    "close it there, or use another session id",
+                )
+            self.put(anchor)
+            for at in range(0, len(lines), _PIECE_BYTES):
+                piece = lines[at : at + _PIECE_BYTES]
+                self._database.execute(  # the same again if a commit's answer was lost
+                    "INSERT INTO lines (session, start, size, content, place) "
+                    "VALUES (%s, %s, %s, %s, %s) ON CONFLICT (session, start) DO UPDATE "
+                    "SET size = excluded.size, content = excluded.content, place = excluded.place",
+                    (session, start + at, len(piece), zlib.compress(piece, 1), place),
+                )
+
+    def lines(self, session: str) -> Iterator[bytes]:
+        end = 0
+        while True:
+            rows = self._database.execute(
+                "SELECT start, size, content FROM lines WHERE session = %s AND start >= %s "
+                "ORDER BY start LIMIT %s",
+                (session, end, _BATCH_PIECES),
+            )
+            for start, size, content in rows:
+                if start != end:
+                    return
+                unpacker = zlib.decompressobj()
+                try:
+                    yield unpacker.decompress(content, size)
+                except zlib.error as error:
+                    raise damaged_error(self._database.name, "a journal", error) from None
+                end += size
+            if len(rows) < _BATCH_PIECES:
+                return
+
+    def lines_size(self, session: str) -> int:
+        ((size,),) = self._database.execute(
+            "SELECT coalesce(max(start + size), 0) FROM lines WHERE session = %s", (session,)
+        )
+        return int(size)
+
+    def last_place(self, session: str) -> str:
+        rows = self._database.execute(
+            "SELECT place FROM lines WHERE session = %s ORDER BY start DESC LIMIT 1", (session,)
+        )
+        return str(rows[0][0]) if rows else ""
+
     def delete(self, session: str) -> None:
         with self._database.transaction():
             gone = self._database.execute(
                 "DELETE FROM anchors WHERE session = %s RETURNING session", (session,)
             )
+            if session not in self._openings:
+                self._database.execute("DELETE FROM holders WHERE session = %s", (session,))
             self._table.note_deleted(len(gone))
 
     def all(self) -> Iterator[Anchor]:

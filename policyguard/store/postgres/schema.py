@@ -39,4 +39,15 @@ MIGRATIONS = (
     );
     CREATE INDEX leases_quota ON leases (budget, key);
     """,
+    """
+    CREATE SEQUENCE openings;
+    CREATE TABLE holders (
+        session text PRIMARY KEY, opening bigint NOT NULL,
+        opened timestamptz NOT NULL DEFAULT now()
+    );
+    CREATE TABLE lines (
+        session text REFERENCES anchors ON DELETE CASCADE, start bigint, size bigint NOT NULL,
+        content bytea NOT NULL, place text NOT NULL, PRIMARY KEY (session, start)
+    );
+    """,
 )

@@ -11,6 +11,7 @@ from typing import Self
 
 import msgspec
 
+from policyguard.model.text import escape_surrogates
 from policyguard.store.boot import TimeAnchor, anchor_time, read_time_id
 from policyguard.store.errors import DECODE_ERRORS, SessionBusyError, StoreError, damaged_error
 from policyguard.store.paths import JOURNAL_FOLDER, state_folder
@@ -41,7 +42,8 @@ class PostgresStore:
         name = hashlib.sha256(str(database.name).encode()).hexdigest()[:16]
         self.journal_folder = state_folder() / f"postgresql-{name}" / JOURNAL_FOLDER
         self._fingerprint_key: bytes | None = None
-        self.anchors = PostgresAnchors(database, caps.anchors if caps else None)
+        self._openings: dict[str, int] = {}
+        self.anchors = PostgresAnchors(database, caps.anchors if caps else None, self._openings)
         self._notifications = notifications = Notifications(database)
         self.constraints = PostgresRecords(
             database, caps.constraints if caps else None, "constraints", notifications.send
@@ -92,7 +94,19 @@ class PostgresStore:
             ((locked,),) = self._database.execute("SELECT pg_try_advisory_lock(%s)", (number,))
             if not locked:
                 raise self._busy(session, "by another process")
-            lock = self._held[number] = SessionLock(self, number)
+            name = escape_surrogates(session)
+            before = self._database.execute(
+                "SELECT opening FROM holders WHERE session = %s", (name,)
+            )
+            ((opening,),) = self._database.execute(
+                "INSERT INTO holders (session, opening) VALUES (%s, nextval('openings')) "
+                "ON CONFLICT (session) DO UPDATE SET opening = excluded.opening, opened = now() "
+                "RETURNING opening",
+                (name,),
+            )
+            self._openings[name] = opening
+            lock = SessionLock(self, number, name, opening, before[0][0] if before else None)
+            self._held[number] = lock
             return lock
 
     def _busy(self, session: str, holder: str) -> SessionBusyError:
@@ -124,10 +138,16 @@ class PostgresStore:
 
 
 class SessionLock:
-    """See `policyguard.store.protocol.SessionLock`: it ends with the connection that took it."""
+    """See `policyguard.store.protocol.SessionLock`: it ends with the connection that took it.
 
-    def __init__(self, store: PostgresStore, number: int) -> None:
-        self._store, self._number = store, number
+    `opening` numbers the openings of sessions by any host; `before` is this session's last.
+    """
+
+    def __init__(
+        self, store: PostgresStore, number: int, session: str, opening: int, before: int | None
+    ) -> None:
+        self._store, self._number, self._session = store, number, session
+        self.opening, self.before = opening, before
         self._generation = store._database.generation
         self._process = os.getpid()
 
@@ -146,6 +166,7 @@ class SessionLock:
                     self._store._database.execute("SELECT pg_advisory_unlock(%s)", (self._number,))
             if self._store._held.get(self._number) is self:
                 del self._store._held[self._number]
+                self._store._openings.pop(self._session, None)
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,241 @@
+"""Sessions that go on with another host: nothing is counted anew, and nothing is hidden."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from policyguard import AlteredError, Decision, Guard
+from policyguard.journal.verify import VerifyResult, verify
+from tests.store.postgres_server import Server, postgres
+
+__all__ = ["postgres"]
+
+pytest.importorskip("psycopg", reason="psycopg is not installed")
+import psycopg
+
+from policyguard.store.postgres.store import PostgresStore
+
+POLICY = """
+policyguard: 1
+name: fleet
+budgets: {own: {calls: 4, per: session}}
+limits: {default: {failures: {max: 2, same: error}}}
+rules: {asks: {tools: [deploy], effect: ask}}
+"""
+
+
+class Host:
+    """A host: its own folder of journals, and a database that others use too."""
+
+    def __init__(self, folder: Path, address: str) -> None:
+        folder.mkdir()
+        self.address, self.journals, self.policy = address, folder / "journal", folder / "p.yaml"
+        self.policy.write_text(POLICY)
+
+    def load(self) -> Guard:
+        return Guard.load(self.policy, store=self.address, journal=self.journals)
+
+    def call(self, *calls: str, session: str = "s") -> list[Decision]:
+        with self.load() as guard:
+            opened = guard.session(session)
+            decisions = []
+            for call in calls:
+                tool, _, error = call.partition("!")
+                decision = opened.check(tool, {"n": 1})
+                if decision:
+                    opened.record(decision, result="ok", error=error or None)
+                decisions.append(decision)
+            return decisions
+
+    def file(self, session: str = "s") -> Path:
+        (file,) = self.journals.glob(f"{session}-*.jsonl")
+        return file
+
+
+@pytest.fixture
+def hosts(postgres: Server, tmp_path: Path) -> tuple[Host, Host]:
+    address = postgres.new_address()
+    return Host(tmp_path / "one", address), Host(tmp_path / "two", address)
+
+
+def check(address: str, *hosts: Host) -> VerifyResult:
+    store = PostgresStore(address, caps=None)
+    try:
+        return verify([host.journals for host in hosts], anchors=store.anchors)
+    finally:
+        store.close()
+
+
+def codes(result: VerifyResult) -> list[str]:
+    return [finding.code for finding in result.findings]
+
+
+def test_a_session_goes_on_with_another_host(hosts: tuple[Host, Host]) -> None:
+    one, two = hosts
+    assert [*map(bool, one.call("look!broken", "read"))] == [True, True]
+    (first, second, third) = two.call("look!broken", "read", "read")
+    assert first.allowed and second.allowed  # noqa: PT018 - both are needed
+    assert first.errors[0].id == "journal/handed-over"
+    assert f"goes on after 5 lines of {os.uname().nodename}:{one.journals}" in first.errors[0].error
+    assert not second.errors
+    assert third.violations[0].id == "budgets/own"
+    assert not one.call("look")[0], "the budget is used up on every host"
+    assert one.file().read_bytes().startswith(two.file().read_bytes())
+    assert codes(check(one.address, one, two)) == ["journal/handed-over"]
+    assert codes(check(one.address, one)) == []
+    assert codes(check(one.address, two)) == ["journal/handed-over"]
+
+
+def test_an_approval_is_used_on_another_host(hosts: tuple[Host, Host]) -> None:
+    one, two = hosts
+    with one.load() as guard:
+        session = guard.session("s")
+        asked = session.check("deploy", {"n": 1})
+        session.approve(asked, by="ann")
+    assert two.call("deploy", "deploy")[0].allowed
+    assert not one.call("deploy")[0]
+
+
+def test_another_host_lists_what_waits(hosts: tuple[Host, Host]) -> None:
+    """A question of a session is read from the store, where its parent is resumed too."""
+    one, two = hosts
+    with one.load() as guard:
+        parent = guard.session("parent")
+        parent.record(parent.check("read"), result="ok")
+        guard.session("child", parent=parent).check("read")
+    with two.load() as guard:
+        child = guard.session("child", parent="parent")
+        assert not child.closed
+        assert guard.session("parent").check("read")
+
+
+def test_what_one_host_removes_is_found(hosts: tuple[Host, Host]) -> None:
+    one, two = hosts
+    one.call("look", session="a")
+    two.call("look", session="b")
+    assert codes(check(one.address, one, two)) == []
+    assert codes(check(one.address, one)) == ["journal/handed-over"]
+    one.file("a").unlink()
+    assert codes(check(one.address, one, two)) == ["journal/missing-file"]
+    assert codes(check(one.address, one)) == ["journal/missing-file", "journal/handed-over"]
+    two.call("look", session="a")  # the store still has it
+    assert codes(check(one.address, one, two)) == []
+    lines = two.file("a").read_bytes().splitlines(keepends=True)
+    two.file("a").write_bytes(b"".join(lines[:-1]))
+    assert codes(check(one.address, two)) == ["journal/cut-tail"]
+
+
+def test_lines_that_were_never_anchored_are_put_aside(hosts: tuple[Host, Host]) -> None:
+    one, two = hosts
+    one.call("look")
+    kept = one.file().read_bytes()
+    two.call("read")
+    with one.file().open("ab") as file:  # as if written while the database was away
+        file.write(b'{"event":"turn_started"}\n')
+    (decision,) = one.call("look")
+    assert [error.id for error in decision.errors] == [
+        "journal/set-aside",
+        "journal/handed-over",
+    ]
+    (aside,) = one.journals.glob("*.aside")
+    assert aside.read_bytes() == kept + b'{"event":"turn_started"}\n'
+    assert aside.stat().st_mode & 0o777 == 0o600
+    assert codes(check(one.address, one, two)) == ["journal/handed-over"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DELETE FROM lines WHERE start > 0",
+        "DELETE FROM lines",
+        "UPDATE lines SET content = 'x'",
+        "UPDATE lines SET content = '\\x789c030000000001', size = 10",
+        "UPDATE lines SET size = size + 1 WHERE start = 0",
+    ],
+)
+def test_lines_that_were_changed_in_the_store_are_refused(
+    hosts: tuple[Host, Host], change: str
+) -> None:
+    one, two = hosts
+    one.call("look")
+    one.call("read")
+    with psycopg.connect(one.address, autocommit=True) as connection:
+        connection.execute(change)
+    with two.load() as guard, pytest.raises(Exception, match=r"damaged|lines") as caught:
+        guard.session("s")
+    assert type(caught.value).__name__ in ("AlteredError", "StoreError")
+    assert not [*two.journals.glob("*")]
+    assert one.call("look")[0], "the host that has its journal goes on"
+
+
+def test_a_journal_begun_before_the_store_had_lines_goes_on(hosts: tuple[Host, Host]) -> None:
+    one, two = hosts
+    one.call("look")
+    with psycopg.connect(one.address, autocommit=True) as connection:
+        connection.execute("DELETE FROM lines")
+    with two.load() as guard, pytest.raises(AlteredError, match="has 0 lines, but 3 were anchored"):
+        guard.session("s")
+    one.call("read")
+    assert two.call("look")[0].allowed
+
+
+FROZEN = """
+import sys, time
+from policyguard import Guard
+guard = Guard.load(sys.argv[1], store=sys.argv[2], journal=sys.argv[3])
+session = guard.session("s")
+session.record(session.check("look"), result="ok")
+print("up", flush=True)
+sys.stdin.readline()
+for _ in range(30):
+    decision = session.check("look")
+    print("allowed" if decision else "refused", flush=True)
+    time.sleep(0.05)
+"""
+
+
+def test_a_host_that_was_frozen_writes_nothing_more(hosts: tuple[Host, Host]) -> None:
+    one, two = hosts
+    arguments = [str(one.policy), one.address, str(one.journals)]
+    frozen = subprocess.Popen(
+        [sys.executable, "-c", FROZEN, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert frozen.stdout is not None
+    assert frozen.stdout.readline() == "up\n"
+    os.kill(frozen.pid, signal.SIGSTOP)
+    with psycopg.connect(one.address, autocommit=True) as connection:
+
+        def read() -> list[object]:
+            queries = ("SELECT count, hash FROM anchors", "SELECT start, content FROM lines")
+            return [connection.execute(query).fetchall() for query in queries]
+
+        connection.execute(  # as the server does with a host that does not answer
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name = 'policyguard'"
+        )
+        while connection.execute(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+        ).fetchone() != (0,):
+            time.sleep(0.02)
+        time.sleep(1)  # after which a guard looks at its store before it decides
+        with two.load() as guard:
+            session = guard.session("s")
+            session.record(session.check("look"), result="ok")
+            guard._journal.close_session("s")  # type: ignore[union-attr]  # it has one
+            before = read()
+            os.kill(frozen.pid, signal.SIGCONT)
+            said = frozen.communicate("go\n", timeout=60)[0].split()
+            assert said == ["refused"] * 30
+            assert read() == before
+    assert [*map(bool, two.call("look", "look", "look", "look"))] == [True, True, True, False]
+    assert not [*one.journals.glob("*.aside")], "it was not opened there"

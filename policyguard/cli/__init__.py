@@ -13,6 +13,7 @@ import click
 _COMMANDS = (
     "approvals",
     "budgets",
+    "bundle",
     "check",
     "console",
     "constraints",

@@ -1,0 +1,1 @@
+"""Signed policies: everything a policy is made of in one file, which hosts fetch and verify."""

@@ -27,6 +27,7 @@ from policyguard.report.replay.phrases import gate as describe_gate
 from policyguard.report.replay.renderers import RENDERERS
 from policyguard.report.replay.text import render_text
 from policyguard.simulate import LabelError, ReportSize
+from policyguard.simulate.clusters.cluster import ENGINES, run_on
 from policyguard.simulate.gate import OPTION, Gate, GateError
 from policyguard.simulate.job import Job, JobInputs
 from policyguard.simulate.workers import (
@@ -78,6 +79,20 @@ _EXIT_GATE_FAILED = 1
     help="The number of processes. The report stays the same.",
 )
 @click.option(
+    "--executor",
+    type=click.Choice(["local", *ENGINES]),
+    default="local",
+    show_default=True,
+    help="What runs the workers. The report stays the same.",
+)
+@click.option(
+    "--address",
+    default="",
+    metavar="ADDRESS",
+    help="Of a running cluster; files must have the same paths there. [default: the engine's own "
+    "setting, else a cluster of --workers on this machine]",
+)
+@click.option(
     "--sessions",
     type=click.IntRange(0),
     default=ReportSize().sessions,
@@ -106,6 +121,8 @@ def simulate(
     output_format: str,
     output: Path | None,
     workers: int,
+    executor: str,
+    address: str,
     sessions: int,
     timelines: int,
     *,
@@ -120,6 +137,8 @@ def simulate(
     """
     started = time.monotonic()
     try:
+        if address and executor == "local":
+            usage_error("--address: names a cluster; choose its engine with --executor")
         gate = Gate(conditions, has_baseline=bool(baseline))
         job = Job(
             policies=policies,
@@ -133,10 +152,15 @@ def simulate(
             check_output(output, job.files)
         loaded = JobInputs.load(job)
         with track_progress(job.files) as watch:
-            if workers > 1 and (entries := find_sequential_entries(loaded)):
+            if (workers > 1 or executor != "local") and (
+                entries := find_sequential_entries(loaded)
+            ):
                 status(f"using one worker: {', '.join(entries)} count across sessions")
-            useful = count_useful_workers(workers, job.files)
-            figures = run_parallel(useful, job, loaded, watch)
+            if executor == "local":
+                useful = count_useful_workers(workers, job.files)
+                figures = run_parallel(useful, job, loaded, watch)
+            else:
+                figures = run_on(executor, address, workers, job, loaded, watch)
     except PolicyError as error:
         policy_error(error)
     except GateError as error:

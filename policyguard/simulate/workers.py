@@ -31,13 +31,17 @@ from policyguard.traces import Reader
 from policyguard.traces.formats.native import FORMAT
 from policyguard.traces.session_trees import SessionTree, find_session_trees
 
-_ORDERED_FORMAT = "tau2"
+ORDERED_FORMAT = "tau2"
 """In this format the same run may be in several files; only the first in order counts."""
 _MARKS = (b'"simulations"', b'"task_id"', b'"event"', b"\\u")
 """Keys of tau2 and of our own format, and what may hide them."""
 _SEARCHED_BYTES = 1 << 26
 MIN_WORKER_BYTES = 1 << 26
 """The least that a worker should have to read: what one replays in twice the time it starts in."""
+_LINE_BYTES = 800
+"""What a line of our own format costs beside its bytes: to decide takes longer than to read."""
+_SAMPLED_FILES, _SAMPLED_LINE_BYTES = 16, 1 << 16
+"""Files of which the beginning is looked at, and how much of each, to reckon their lines."""
 _EVERY_WORKER = -1
 """Instead of a worker's number: all workers share the file."""
 
@@ -48,7 +52,24 @@ class WorkerError(PolicyguardError):
 
 def count_useful_workers(workers: int, files: Sequence[Path]) -> int:
     """Return how many of these workers to start: each takes about a second before it reads."""
-    return max(1, min(workers, sum(map(file_size, files)) // MIN_WORKER_BYTES))
+    if workers == 1:
+        return 1
+    work = int(sum(map(file_size, files)) * (1 + _LINE_BYTES * _lines_per_byte(files)))
+    return max(1, min(workers, work // MIN_WORKER_BYTES))
+
+
+def _lines_per_byte(files: Sequence[Path]) -> float:
+    """Reckon how many events in our own format a byte of these files holds."""
+    read = lines = 0
+    for file in files[:: max(1, len(files) // _SAMPLED_FILES)]:
+        try:
+            with file.open("rb") as opened:
+                head = opened.read(_SAMPLED_LINE_BYTES)
+        except OSError:
+            continue
+        read += len(head)
+        lines += head.count(b'\n{"event":')
+    return lines / read if read else 0.0
 
 
 def find_sequential_entries(inputs: JobInputs) -> tuple[str, ...]:
@@ -181,9 +202,9 @@ def _assign_files(
     for tree in trees:
         on_progress(0, 0)
         index, *others = tree.indices
-        formats = _find_formats(files[index])
+        formats = find_formats(files[index])
         size = sum(file_size(files[index]) for index in tree.indices)
-        if _ORDERED_FORMAT in formats:
+        if ORDERED_FORMAT in formats:
             assignment[index] = 0
             load[0] += size
         elif others or formats != {FORMAT}:
@@ -196,7 +217,7 @@ def _assign_files(
     return assignment
 
 
-def _find_formats(file: Path) -> set[str | None]:
+def find_formats(file: Path) -> set[str | None]:
     """Return the formats in a file, as far as it matters; None for another.
 
     To tell the format of a document it is parsed, which takes as long as reading it. So a plain

@@ -33,8 +33,8 @@ from policyguard.simulate.line_shard import LineShard
 from policyguard.simulate.tally import TopN
 from policyguard.simulate.workers import (
     MIN_WORKER_BYTES,
-    _find_formats,
     count_useful_workers,
+    find_formats,
     find_sequential_entries,
     run_parallel,
 )
@@ -431,7 +431,7 @@ def test_a_document_is_parsed_once(tmp_path: Path) -> None:
     packed = tmp_path / "own.jsonl.gz"
     packed.write_bytes(gzip.compress(own.read_bytes()))
     files = (plain, ordered, own, packed, tmp_path / "missing")
-    assert [_find_formats(file) for file in files] == [
+    assert [find_formats(file) for file in files] == [
         {None},
         {"tau2"},
         {"policyguard"},

@@ -1,0 +1,173 @@
+"""Replays on engines: the same report byte for byte, also if a worker dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from policyguard.cli import main
+from policyguard.simulate.clusters.cluster import run_on
+from policyguard.simulate.job import Job, JobInputs, StoppedError, run_job
+from policyguard.simulate.parts import Part, replay_whole_part, split
+from policyguard.simulate.workers import WorkerError
+from policyguard.traces.session_trees import find_session_trees
+from tests.simulate.recording import failed, lines, policy, read, write
+
+ENGINES = ["dask", "ray"]
+RULES = """
+extends: [core]
+rules: {no-b: {tools: [read], when: 'call.args.path == "/b"', message: no}}
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    """A job with a large file, small ones, a family in two files, labels, and what is no trace."""
+    large = [lines(f"l{n}", [read(f"/{n % 5}"), failed("run", "boom", n=n)] * 9) for n in range(80)]
+    files = [write(tmp_path / "large.jsonl", *large)]
+    for number in range(12):
+        calls = [read("/b"), *[failed("run", "boom", x=1)] * (number % 7)]
+        sessions = [lines(f"s{number}.{one}", calls, success=one == 1) for one in range(3)]
+        files.append(write(tmp_path / f"small{number}.jsonl", *sessions))
+    files.append(write(tmp_path / "parent.jsonl", lines("parent", [read("/a")] * 3, success=True)))
+    files.append(write(tmp_path / "zchild.jsonl", lines("child", [read("/b")], parent="parent")))
+    poisoned = tmp_path / "poisoned.jsonl"
+    poisoned.write_bytes(b'{"event":"started","session":"x"}\n\xff\xfe nothing\n')
+    files.append(poisoned)
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text('{"session": "l3", "success": true}\n{"session": "l4", "success": false}\n')
+    return Job(
+        policies=(str(policy(tmp_path / "p.yaml", RULES)),),
+        baseline=("core",),
+        labels=labels,
+        files=tuple(files),
+    )
+
+
+def _report(figures: Any) -> bytes:
+    return msgspec.json.encode(figures)
+
+
+def _expected(job: Job) -> bytes:
+    return _report(run_job(job, JobInputs.load(job), lambda done, events: None))
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    pytest.importorskip(name, reason=f"{name} is not installed")
+    if name == "dask":
+        pytest.importorskip("distributed", reason="distributed is not installed")
+    return name
+
+
+pytestmark = pytest.mark.filterwarnings("default")  # of the engines
+
+
+def test_parts_hold_each_tree_once(job: Job) -> None:
+    trees = find_session_trees(job.files)
+    parts = split(job.files, trees, 2)
+    shards = [part for part in parts if part.shards > 1]
+    assert [(part.shard, part.shards) for part in shards] == [(0, 2), (1, 2)]
+    assert {tree for part in shards for tree in part.trees} == {trees[0]}
+    whole = [tree for part in parts if part.shards == 1 for tree in part.trees]
+    assert sorted(whole, key=lambda tree: tree.indices) == trees[1:]
+    assert len([part for part in parts if part.shards == 1]) > 2
+    assert split(job.files, trees, 1) != [] and split((), (), 2) == []  # noqa: PT018 - both
+
+
+@pytest.mark.slow
+def test_the_report_is_the_same(job: Job, engine: str) -> None:
+    expected = _expected(job)
+    for workers in (1, 2):
+        seen: list[int] = []
+        figures = run_on(
+            engine,
+            "",
+            workers,
+            job,
+            JobInputs.load(job),
+            lambda done, _, seen=seen: seen.append(done),
+        )
+        assert _report(figures) == expected
+        assert sum(seen) == pytest.approx(sum(file.stat().st_size for file in job.files), rel=0.01)
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_changes_nothing(job: Job) -> None:
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    inputs = JobInputs.load(job)
+    killed: list[int] = []
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+
+        def on_progress(done: int, events: int) -> None:
+            if done and not killed:
+                pid = next(iter(client.run(os.getpid).values()))
+                killed.append(pid)
+                os.kill(pid, signal.SIGKILL)
+
+        figures = run_on("dask", cluster.scheduler_address, 2, job, inputs, on_progress)
+    assert killed
+    assert _report(figures) == _expected(job)
+
+
+@pytest.mark.slow
+def test_an_interrupted_replay_reports_what_was_done(job: Job, engine: str) -> None:
+    inputs = JobInputs.load(job)
+    done_bytes = 0
+
+    def on_progress(done: int, events: int) -> None:
+        nonlocal done_bytes
+        done_bytes += done
+        if done_bytes:
+            raise StoppedError
+
+    figures = run_on(engine, "", 2, job, inputs, on_progress)
+    assert figures.partial
+    assert figures.traces.named_files == len(job.files)
+    assert 0 < figures.traces.sessions <= json.loads(_expected(job))["traces"]["sessions"]
+
+
+def _simulate(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["simulate", *map(str, arguments)])
+
+
+def test_a_cluster_that_is_not_there_is_said(job: Job, engine: str) -> None:
+    address = {"dask": "tcp://127.0.0.1:1", "ray": "127.0.0.1:1"}[engine]
+    if engine == "ray":
+        pytest.skip("Ray tries for minutes")
+    result = _simulate(*job.files, "--executor", engine, "--address", address)
+    assert (result.exit_code, "no scheduler of Dask answers" in result.output) == (2, True)
+
+
+def test_an_engine_that_is_not_installed_is_named(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "policyguard.simulate.clusters.ray", raising=False)
+    with pytest.raises(WorkerError, match=r"pip install 'policyguard-engine\[ray\]'"):
+        run_on("ray", "", 1, job, JobInputs.load(job), lambda done, events: None)
+    result = _simulate(*job.files, "--executor", "ray")
+    assert result.exit_code == 2
+
+
+def test_an_address_needs_an_engine(job: Job) -> None:
+    result = _simulate(*job.files, "--address", "tcp://127.0.0.1:1")
+    assert (result.exit_code, "choose its engine" in result.output) == (2, True)
+
+
+def test_an_empty_part_is_an_empty_tally(job: Job) -> None:
+    assert replay_whole_part(job, Part((), 0)).traces.sessions == 0

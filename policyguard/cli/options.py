@@ -64,3 +64,18 @@ def _set_store(context: click.Context, _: click.Parameter, store: str | Path | N
 
 store_option = named_store_option(callback=_set_store, expose_value=False)
 """An option of a group and of each of its commands: it may come before the command or after it."""
+
+where_option = click.option(
+    "--where",
+    default="",
+    metavar="EXPR",
+    help="Read only these rows of Parquet files, and folders such as date=2026-01-01: CEL over "
+    'columns, such as \'date >= "2026-01-01" && agent == "a"\'.',
+)
+columns_option = click.option(
+    "--columns",
+    default="",
+    metavar="FIELD=COLUMN,…",
+    help="What the columns of a Parquet file of another schema are, such as "
+    "session=run_id,tool=name,args=input.",
+)

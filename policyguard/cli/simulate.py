@@ -8,7 +8,14 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.options import OUTPUT, labels_option, path_option, policy_option
+from policyguard.cli.options import (
+    OUTPUT,
+    columns_option,
+    labels_option,
+    path_option,
+    policy_option,
+    where_option,
+)
 from policyguard.cli.output import check_output, write
 from policyguard.cli.progress import track_progress
 from policyguard.cli.terminal import (
@@ -30,6 +37,7 @@ from policyguard.simulate import LabelError, ReportSize
 from policyguard.simulate.clusters.cluster import ENGINES, run_on
 from policyguard.simulate.gate import OPTION, Gate, GateError
 from policyguard.simulate.job import Job, JobInputs
+from policyguard.simulate.sampling import parse_share
 from policyguard.simulate.workers import (
     WorkerError,
     count_useful_workers,
@@ -92,6 +100,14 @@ _EXIT_GATE_FAILED = 1
     help="Of a running cluster; files must have the same paths there. [default: the engine's own "
     "setting, else a cluster of --workers on this machine]",
 )
+@where_option
+@columns_option
+@click.option(
+    "--sample",
+    default="",
+    metavar="SHARE",
+    help="Replay only this share of the sessions, such as 1%, always the same ones.",
+)
 @click.option(
     "--sessions",
     type=click.IntRange(0),
@@ -123,6 +139,9 @@ def simulate(
     workers: int,
     executor: str,
     address: str,
+    where: str,
+    columns: str,
+    sample: str,
     sessions: int,
     timelines: int,
     *,
@@ -147,7 +166,11 @@ def simulate(
             labels=labels,
             files=tuple(expand(traces)),
             report_size=ReportSize(sessions=sessions, timelines=timelines),
+            where=where,
+            columns=columns,
+            sample=parse_share(sample) if sample else None,
         )
+        job.read_rows()
         if output is not None:
             check_output(output, job.files)
         loaded = JobInputs.load(job)

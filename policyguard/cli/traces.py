@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import IO
 
 import click
 import msgspec
 
-from policyguard.cli.options import OUTPUT, path_option
+from policyguard.cli.options import OUTPUT, columns_option, path_option, where_option
 from policyguard.cli.output import STDOUT, check_output, open_output
 from policyguard.cli.terminal import status, usage_error
 from policyguard.journal.format import encode
 from policyguard.model.event import Event
 from policyguard.report.escape import for_json
 from policyguard.traces import Reader, Skipped, TraceError, TraceFile, expand
+from policyguard.traces.containers.parquet import Rows, parse_columns
 from policyguard.traces.convert import RenamedSession, convert_traces
 from policyguard.traces.importers import IMPORTERS
 from policyguard.traces.interleaving import InterleavedFiles
@@ -39,13 +41,18 @@ def traces() -> None:
 
 @traces.command(epilog="Example: policyguard traces stats recorded-runs/")
 @click.argument("paths", nargs=-1, required=True)
+@where_option
+@columns_option
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text")
-def stats(paths: tuple[str, ...], output_format: str) -> None:
+def stats(paths: tuple[str, ...], where: str, columns: str, output_format: str) -> None:
     """Count sessions, calls, results, errors and skipped lines.
 
-    The counts are per format and per file. Exit codes: 0; 2 (none of the files is a trace).
+    The counts are per format and per file. Of Parquet files the bytes that were read are said.
+    Exit codes: 0; 2 (none of the files is a trace).
     """
-    figures = collect_stats(_read_files(_expand(paths)))
+    files, read = _expand(paths), _BytesRead()
+    figures = collect_stats(_read_files(files, _read_rows(where, columns, read.add)))
+    read.report(files)
     if output_format == "json":
         click.echo(for_json(msgspec.json.encode(figures).decode()))
     else:
@@ -62,11 +69,14 @@ def stats(paths: tuple[str, ...], output_format: str) -> None:
 @click.option(
     "--to",
     "output_format",
-    type=click.Choice(["events", *_WRITERS]),
+    type=click.Choice(["events", *_WRITERS, "parquet"]),
     default="events",
     show_default=True,
-    help="Events, OpenTelemetry spans (OTLP), or refusals as security findings (OCSF).",
+    help="Events, OpenTelemetry spans (OTLP), refusals as security findings (OCSF), or Parquet, "
+    "which is small and can be read in part (see --where).",
 )
+@where_option
+@columns_option
 @click.option("--content", is_flag=True, help="With otlp and ocsf: arguments and results too.")
 @click.pass_context
 def convert(
@@ -74,6 +84,8 @@ def convert(
     paths: tuple[str, ...],
     output: Path,
     output_format: str,
+    where: str,
+    columns: str,
     *,
     content: bool,
 ) -> None:
@@ -87,9 +99,16 @@ def convert(
     """
     files = _expand(paths)
     check_output(output, files)
-    conversion = _Conversion(convert_traces(_read_merged(files)))
+    rows = _read_rows(where, columns)
+    conversion = _Conversion(convert_traces(_read_merged(files, rows)))
     written = 0
     with open_output(output) as file:
+        if output_format == "parquet":
+            written = _write_parquet(conversion, file)
+            status(_summary(conversion, "events", written))
+            if not written:
+                context.exit(1)
+            return
         for line in _write(conversion, output_format, content):
             written += 1
             if output == STDOUT:
@@ -125,6 +144,40 @@ def _write(events: Iterable[Event], output_format: str, content: bool) -> Iterat
     return map(encode, events) if write is None else write(events, content=content)
 
 
+def _write_parquet(events: Iterable[Event], file: IO[bytes]) -> int:
+    try:
+        from policyguard.traces.writers.parquet import write_parquet  # needs `pyarrow`
+    except ImportError as error:
+        usage_error(error)
+    return write_parquet(events, file)
+
+
+def _read_rows(where: str, columns: str, count: Callable[[int], None] | None = None) -> Rows:
+    from policyguard.traces.where import parse_condition  # needs the parser of CEL
+
+    try:
+        return Rows(parse_condition(where) if where else True, parse_columns(columns), count)
+    except TraceError as error:
+        usage_error(error)
+
+
+class _BytesRead:
+    """Counts what was read of Parquet files."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    def add(self, size: int) -> None:
+        """Count bytes that were read."""
+        self._bytes += size
+
+    def report(self, files: list[Path]) -> None:
+        """Say how many were read, if any."""
+        if self._bytes:
+            total = sum(file.stat().st_size for file in files if file.is_file())
+            status(f"read {self._bytes:,} bytes of Parquet; the files have {total:,}")
+
+
 def _summary(conversion: _Conversion, output_format: str, written: int) -> str:
     if output_format == "events":
         return f"{written} events written, {conversion.skipped} skipped"
@@ -141,16 +194,16 @@ def _expand(paths: tuple[str, ...]) -> list[Path]:
         usage_error(error)
 
 
-def _read_files(paths: list[Path]) -> Iterator[TraceFile]:
-    reader = Reader()
+def _read_files(paths: list[Path], rows: Rows) -> Iterator[TraceFile]:
+    reader = Reader(rows=rows)
     for path in paths:
         yield from reader.iter_files(path)
 
 
-def _read_merged(files: list[Path]) -> Iterator[TraceFile]:
+def _read_merged(files: list[Path], rows: Rows) -> Iterator[TraceFile]:
     """Yield the traces of files, those of one session tree merged."""
-    reader = Reader()
-    for tree in find_session_trees(files):
+    reader = Reader(rows=rows)
+    for tree in find_session_trees(files, rows=rows):
         first, *others = tree.indices
         if others:
             yield TraceFile(files[first], None, iter(InterleavedFiles(reader, files, tree)))

@@ -13,15 +13,19 @@ from policyguard.report.replay.figures import Figures
 from policyguard.simulate.labels import Labels
 from policyguard.simulate.line_shard import LineShard
 from policyguard.simulate.replay import Replay, load
+from policyguard.simulate.sampling import SessionSample
 from policyguard.simulate.tally import ReportSize, Tally
 from policyguard.traces import Reader
+from policyguard.traces.containers.parquet import Rows, parse_columns
 from policyguard.traces.session_trees import SessionTree, find_session_trees
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A description of a replay in plain values, which can be sent to another process.
 
-    `policies` and `baseline` are as `load` takes them; an empty `baseline` means none.
+    `policies` and `baseline` are as `load` takes them; an empty `baseline` means none. `where`
+    selects rows of Parquet files and folders (see `row_filter`), `columns` says what the columns
+    of other schemas are (see `parse_columns`), `sample` is the share of sessions to replay.
     """
 
     policies: tuple[str, ...]
@@ -30,6 +34,16 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     labels: Path | None = None
     files: tuple[Path, ...] = ()
     report_size: ReportSize = ReportSize()
+    where: str = ""
+    columns: str = ""
+    sample: float | None = None
+
+    def read_rows(self) -> Rows:
+        """Return which rows are read. Raises `TraceError`."""
+        from policyguard.traces.where import parse_condition  # needs the parser of CEL
+
+        condition = parse_condition(self.where) if self.where else True
+        return Rows(condition, parse_columns(self.columns))
 
 
 class JobInputs(msgspec.Struct, frozen=True):
@@ -91,15 +105,17 @@ class ReplayWorker:
             report_size=job.report_size,
             on_progress=self._report_progress,
             shard=shard,
+            sample=None if job.sample is None else SessionSample(job.sample),
         )
 
     def run(self) -> tuple[Tally, bool]:
         """Replay the assigned files. Return their tally, and whether it is partial."""
-        reader = Reader(self._shard)
+        rows = self._job.read_rows()
+        reader = Reader(self._shard, rows)
         try:
             trees = self._trees
             if trees is None:
-                trees = find_session_trees(self._job.files, self._report_progress)
+                trees = find_session_trees(self._job.files, self._report_progress, rows)
             for tree in trees:
                 if self._is_assigned(tree.indices[0]):
                     self._replay_tree(reader, tree)
@@ -143,6 +159,7 @@ def build_report(
     compiled = [inputs.policy, *filter(None, [inputs.baseline])]
     figures = first.build_figures(compiled, inputs.labels, partial=partial)
     figures.traces.named_files = len(job.files)
+    figures.traces.sample = job.sample
     return figures
 
 

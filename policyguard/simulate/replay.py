@@ -13,6 +13,7 @@ from policyguard.simulate.labels import Labels
 from policyguard.simulate.line_shard import LineShard
 from policyguard.simulate.replayed_policy import ReplayedPolicy
 from policyguard.simulate.run import Run
+from policyguard.simulate.sampling import SessionSample
 from policyguard.simulate.tally import ReportSize, Tally
 from policyguard.simulate.trace_player import Locate, TracePlayer
 from policyguard.simulate.unfired import ToolUsage, find_own_entries
@@ -49,6 +50,7 @@ class Replay:
 
     By default the results of refused calls are dropped; with `observe`, every call counts as
     recorded, refused or not. With a `baseline`, each event goes through both policies.
+    `sample` chooses the sessions that are replayed; the others are only read.
     `on_progress` is called now and then between two events, and may raise to stop; `finish` then
     returns the figures so far.
     """
@@ -63,6 +65,7 @@ class Replay:
         report_size: ReportSize | None = None,
         on_progress: Callable[[], None] | None = None,
         shard: LineShard | None = None,
+        sample: SessionSample | None = None,
     ) -> None:
         report_size = report_size or ReportSize()
         self._compiled = [policy for policy in (compiled, baseline) if policy is not None]
@@ -71,12 +74,13 @@ class Replay:
         self._tools = ToolUsage(own_entries)
         self.tally = Tally([policy.policy for policy in policies], report_size, own_entries)
         self._labels = labels
-        self._shard = shard
+        self._shard, self._sample = shard, sample
         self._player = TracePlayer(
             policies,
             timelines=report_size.timelines > 0,
             on_progress=on_progress,
             on_tool=self._tools.add if own_entries else None,
+            is_sampled=sample,
         )
         self._file_count = 0
         self._pending: list[Run] = []  # each may turn out to be the only session of its file
@@ -95,6 +99,8 @@ class Replay:
         order = order or (self._file_count, 0)
         if self._shard is not None:
             self._shard.begin()
+        if self._sample is not None:
+            self._sample.begin(str(trace.path))
         shard = self._shard if trace.format == FORMAT else None
         is_first_worker = shard is None or shard.index == 0
         if is_first_worker:
@@ -112,6 +118,8 @@ class Replay:
         """Replay the files of a session tree as one, in order of time."""
         if self._shard is not None:
             self._shard.begin(whole=True)
+        if self._sample is not None:
+            self._sample.begin(str(files[tree.indices[0]]))
         items = InterleavedFiles(reader, files, tree, self._count_file)
 
         def locate(line: int) -> tuple[TraceFile, ReadOrder]:

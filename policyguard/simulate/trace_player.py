@@ -47,11 +47,13 @@ class TracePlayer:
         timelines: bool = True,
         on_progress: Callable[[], None] | None = None,
         on_tool: Callable[[str, str], None] | None = None,
+        is_sampled: Callable[[Event], bool] | None = None,
     ) -> None:
         self._policies = policies
         self._timelines = timelines
         self._on_progress = on_progress
         self._on_tool = on_tool
+        self._is_sampled = is_sampled
         self._open: dict[str, Run] = {}
         self.events = 0
         self.session_counts: Counter[ReadOrder] = Counter()
@@ -70,6 +72,7 @@ class TracePlayer:
         counted.
         """
         runs, on_progress, on_tool = self._open, self._on_progress, self._on_tool
+        is_sampled = self._is_sampled
         count = line = 0
         self.session_counts.clear()
         next_pause, swept = _PROGRESS_INTERVAL, IDLE_LINES
@@ -86,6 +89,8 @@ class TracePlayer:
             line = count if current_line is None else current_line()
             if isinstance(item, Skipped):
                 on_skipped(item, line)
+                continue
+            if is_sampled is not None and not is_sampled(item):
                 continue
             self.events += 1
             run = runs.get(item.session)

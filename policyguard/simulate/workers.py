@@ -88,7 +88,7 @@ def run_parallel(
     if workers < 2 or find_sequential_entries(inputs):
         return run_job(job, inputs, on_progress)
     try:
-        trees = find_session_trees(job.files, lambda: on_progress(0, 0))
+        trees = find_session_trees(job.files, lambda: on_progress(0, 0), job.read_rows())
         assignment = _assign_files(job.files, trees, workers, on_progress)
     except StoppedError:
         return run_job(job, inputs, on_progress)  # stops at once, with an empty report

@@ -8,8 +8,14 @@ from pathlib import Path
 import msgspec
 
 from policyguard.model.event import Admitted, Completed
+from policyguard.traces.containers.parquet import Rows
 from policyguard.traces.containers.source import Sample, Source
-from policyguard.traces.containers.unpack import UnpackedContent, UnreadableContent, unpack
+from policyguard.traces.containers.unpack import (
+    ALL_ROWS,
+    UnpackedContent,
+    UnreadableContent,
+    unpack,
+)
 from policyguard.traces.containers.zip import ZipArchive
 from policyguard.traces.importers import IMPORTERS, Importer
 from policyguard.traces.item import Item, Skipped, UnreadableError, cannot_read
@@ -37,19 +43,23 @@ class TraceFile(msgspec.Struct, frozen=True):
 class Reader:
     """A reader for all files of one command, which skips runs that it has already read.
 
-    `line_filter` selects which lines of a file in policyguard's own format to read.
+    `line_filter` selects which lines of a file in policyguard's own format to read, `rows` which
+    rows of Parquet files and folders.
     """
 
-    def __init__(self, line_filter: Callable[[bytes], bool] | None = None) -> None:
+    def __init__(
+        self, line_filter: Callable[[bytes], bool] | None = None, rows: Rows = ALL_ROWS
+    ) -> None:
         self._seen_ids: dict[str, str] = {}
         self._line_filter = line_filter
+        self._rows = rows
 
     def iter_files(self, path: str | Path) -> Iterator[TraceFile]:
         """Yield the file, or each member of an archive; read each before you advance.
 
         Never raises: unreadable parts become `Skipped` items.
         """
-        for content in unpack(Path(path), _is_one_trace):
+        for content in unpack(Path(path), _is_one_trace, self._rows):
             yield self._open_trace(content)
 
     def read(self, path: str | Path) -> TraceFile:

@@ -9,7 +9,8 @@ import msgspec
 
 from policyguard.traces.containers.content import Content
 from policyguard.traces.containers.expansion_limit import BUFFER_BYTES
-from policyguard.traces.containers.unpack import UnreadableContent, unpack
+from policyguard.traces.containers.parquet import Rows
+from policyguard.traces.containers.unpack import ALL_ROWS, UnreadableContent, unpack
 from policyguard.traces.containers.zip import ZipArchive
 from policyguard.traces.formats import claude_code, native
 from policyguard.traces.item import UnreadableError
@@ -41,7 +42,9 @@ class _FileHead(msgspec.Struct, frozen=True):
 
 
 def find_session_trees(
-    files: Sequence[Path], on_progress: Callable[[], None] = lambda: None
+    files: Sequence[Path],
+    on_progress: Callable[[], None] = lambda: None,
+    rows: Rows = ALL_ROWS,
 ) -> list[SessionTree]:
     """Group files into trees, in the order of each tree's first file.
 
@@ -51,7 +54,7 @@ def find_session_trees(
     """
     heads: dict[int, _FileHead] = {}
     for index, file in enumerate(files):
-        head = _read_head(file)
+        head = _read_head(file, rows)
         if head is not None:
             heads[index] = head
         on_progress()
@@ -91,10 +94,14 @@ def _find_parents(heads: Mapping[int, _FileHead]) -> Iterator[tuple[int, int]]:
                 yield index, parents[0]
 
 
-def _read_head(file: Path) -> _FileHead | None:
+def _read_head(file: Path, rows: Rows) -> _FileHead | None:
     """Return None for an archive or an unreadable file, which the reader reports later."""
-    content = next(unpack(file, lambda archive: True))
-    if isinstance(content, UnreadableContent | ZipArchive) or content.path != file:
+    content = next(unpack(file, lambda archive: True, rows), None)
+    if (
+        content is None
+        or isinstance(content, UnreadableContent | ZipArchive)
+        or content.path != file
+    ):
         return None
     event = _read_first_line(content)
     if event is not None and native.is_event(event):

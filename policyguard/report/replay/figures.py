@@ -200,6 +200,7 @@ class TraceFigures(msgspec.Struct):
     `orphans` sub-agents without a running parent, which are replayed alone. `unlabelled` are the
     sessions with calls but without a known outcome, which count in neither harm nor catch. `skips`
     lists the first skipped places, `candidates` counts calls on which recorded candidates differed.
+    `sample` is the share of sessions that were replayed, None for all.
     """
 
     files: int = 0
@@ -218,6 +219,7 @@ class TraceFigures(msgspec.Struct):
     without_calls: int = 0
     orphans: int = 0
     candidates: dict[str, int] = {}
+    sample: float | None = None
 
 
 class EvalErrorFigures(msgspec.Struct):

@@ -156,6 +156,12 @@ def _tool_names(tools: list[str]) -> str:
 def caveats(figures: Figures, *, skips: str = "") -> Iterator[str]:
     """Yield what a reader must know before trusting the figures. `skips`: where these are named."""
     traces = figures.traces
+    if traces.sample is not None:
+        about = round(traces.sessions / traces.sample)
+        yield (
+            f"a sample of {traces.sample:.4g} of the sessions, of which there are about {about:,}; "
+            "counts are those of the sample, and so are the intervals"
+        )
     if figures.partial:
         yield (
             f"PARTIAL: interrupted after {count(traces.events, 'event')} in {traces.files} of "

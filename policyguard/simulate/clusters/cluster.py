@@ -72,7 +72,7 @@ def run_on(
     if find_sequential_entries(inputs):
         return run_job(job, inputs, on_progress)
     try:
-        trees = find_session_trees(job.files, lambda: on_progress(0, 0))
+        trees = find_session_trees(job.files, lambda: on_progress(0, 0), job.read_rows())
     except StoppedError:
         return run_job(job, inputs, on_progress)  # stops at once, with an empty report
     parts = split(job.files, trees, workers)

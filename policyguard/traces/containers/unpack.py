@@ -9,6 +9,9 @@ import msgspec
 
 from policyguard.traces.containers.content import CompressedFile, Content, PlainFile
 from policyguard.traces.containers.expansion_limit import MAX_NESTING, ExpansionLimit
+from policyguard.traces.containers.parquet import MAGIC as PARQUET_MAGIC
+from policyguard.traces.containers.parquet import ParquetLines, Rows
+from policyguard.traces.containers.row_filter import find_columns, partitions_of, simplify
 from policyguard.traces.containers.tar import BLOCK_BYTES, is_tar, iter_members
 from policyguard.traces.containers.zip import ZipArchive
 from policyguard.traces.item import UnreadableError, cannot_read
@@ -28,32 +31,38 @@ class UnreadableContent(msgspec.Struct, frozen=True):
     reason: str
 
 
+ALL_ROWS = Rows()
 UnpackedContent = Content | ZipArchive | UnreadableContent
 
 IsTraceArchive = Callable[[ZipArchive], bool]
 """Returns whether a zip archive is a single trace rather than a folder of traces."""
 
 
-def unpack(path: Path, is_trace: IsTraceArchive) -> Iterator[UnpackedContent]:
+def unpack(
+    path: Path, is_trace: IsTraceArchive, rows: Rows = ALL_ROWS
+) -> Iterator[UnpackedContent]:
     """Yield the contents of a file; read each before you advance. Never raises.
 
     A compressed file is one content. An archive for which `is_trace` is false yields its members,
-    without hidden ones.
+    without hidden ones. Nothing is yielded of a file whose folders exclude it from `rows`.
     """
+    if rows.condition is not True and simplify(rows.condition, partitions_of(path)) is False:
+        return
     try:
         file = PlainFile(path)
     except (UnreadableError, OSError) as error:
         yield UnreadableContent(path, cannot_read(error))
     else:
-        yield from _Unpacker(is_trace, ExpansionLimit(file.size)).unpack(file, 0)
+        yield from _Unpacker(is_trace, ExpansionLimit(file.size), rows).unpack(file, 0)
 
 
 class _Unpacker:
     """An unpacker for one file, up to `MAX_NESTING` layers deep."""
 
-    def __init__(self, is_trace: IsTraceArchive, limit: ExpansionLimit) -> None:
+    def __init__(self, is_trace: IsTraceArchive, limit: ExpansionLimit, rows: Rows) -> None:
         self._is_trace = is_trace
         self._limit = limit
+        self._rows = rows
 
     def unpack(self, content: Content, depth: int) -> Iterator[UnpackedContent]:
         try:
@@ -64,7 +73,10 @@ class _Unpacker:
     def _unpack_opened(self, content: Content, depth: int) -> Iterator[UnpackedContent]:
         with content.open_preview() as file:
             head = file.read(BLOCK_BYTES)
-        if not head.startswith(_MAGICS) and not is_tar(head):
+        if head.startswith(PARQUET_MAGIC):
+            yield ParquetLines(content, self._limit, self._rows)
+        elif not head.startswith(_MAGICS) and not is_tar(head):
+            self._require_all_rows(content)
             yield content
         elif depth == MAX_NESTING:
             raise UnreadableError(f"more than {MAX_NESTING} layers of compression")
@@ -79,6 +91,18 @@ class _Unpacker:
         else:
             with content.open() as archive:
                 yield from self._unpack_members(iter_members(archive, content.path), depth)
+
+    def _require_all_rows(self, content: Content) -> None:
+        """Raise `UnreadableError` if only some of a file's rows are asked for: it has none."""
+        condition = self._rows.condition
+        if condition is not True:
+            left = simplify(condition, partitions_of(content.path))
+            if not isinstance(left, bool):
+                column = min(find_columns(left))
+                raise UnreadableError(
+                    f"--where asks for `{column:.60}`, which no folder of this file names; "
+                    "convert it: policyguard traces convert --to parquet"
+                )
 
     def _unpack_zip(self, content: Content, depth: int) -> Iterator[UnpackedContent]:
         archive = ZipArchive(content, self._limit)

@@ -28,6 +28,7 @@ from policyguard.simulate.line_shard import LineShard
 from policyguard.simulate.replayed_policy import find_shared_entries
 from policyguard.simulate.tally import Tally
 from policyguard.traces import Reader
+from policyguard.traces.containers.parquet import MAGIC as PARQUET_MAGIC
 from policyguard.traces.formats.native import FORMAT
 from policyguard.traces.session_trees import SessionTree, find_session_trees
 
@@ -40,6 +41,8 @@ MIN_WORKER_BYTES = 1 << 26
 """The least that a worker should have to read: what one replays in twice the time it starts in."""
 _LINE_BYTES = 800
 """What a line of our own format costs beside its bytes: to decide takes longer than to read."""
+_PARQUET_LINE_BYTES = 10
+"""Bytes of an event in Parquet, about."""
 _SAMPLED_FILES, _SAMPLED_LINE_BYTES = 16, 1 << 16
 """Files of which the beginning is looked at, and how much of each, to reckon their lines."""
 _EVERY_WORKER = -1
@@ -69,6 +72,8 @@ def _lines_per_byte(files: Sequence[Path]) -> float:
             continue
         read += len(head)
         lines += head.count(b'\n{"event":')
+        if head.startswith(PARQUET_MAGIC):
+            lines += len(head) // _PARQUET_LINE_BYTES
     return lines / read if read else 0.0
 
 

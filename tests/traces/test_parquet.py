@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Iterable
@@ -13,12 +14,25 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
 
 from policyguard.cli import main
 from policyguard.model.event import Admitted, Completed, SessionEnded, SessionStarted
 from policyguard.traces import Reader, Skipped, TraceError
 from policyguard.traces.containers.parquet import Rows, parse_columns
-from policyguard.traces.containers.row_filter import Condition, partitions_of, simplify
+from policyguard.traces.containers.parquet_rows import find_groups, select_rows, with_types
+from policyguard.traces.containers.row_filter import (
+    COMPARE,
+    AllOf,
+    AnyOf,
+    Comparison,
+    Condition,
+    Not,
+    OneOf,
+    partitions_of,
+    simplify,
+)
 from policyguard.traces.where import parse_condition
 from tests.simulate.recording import failed, lines, read, write
 
@@ -324,3 +338,74 @@ def test_values_of_folders(tmp_path: Path) -> None:
 def test_columns_that_cannot_be_read_are_explained(text: str) -> None:
     with pytest.raises(TraceError, match="is not FIELD=COLUMN; fields: session, tool"):
         parse_columns(text)
+
+
+VALUES = st.one_of(st.none(), st.integers(0, 4))
+COMPARISONS = st.one_of(
+    st.builds(
+        Comparison,
+        st.sampled_from(["a", "b"]),
+        st.sampled_from(["==", "!=", "<", "<=", ">", ">="]),
+        st.integers(-1, 5),
+    ),
+    st.builds(
+        OneOf, st.sampled_from(["a", "b"]), st.lists(st.integers(0, 4), max_size=3).map(tuple)
+    ),
+    st.booleans(),
+)
+CONDITIONS = st.recursive(
+    COMPARISONS,
+    lambda inner: st.one_of(
+        st.builds(Not, inner),
+        st.builds(AllOf, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+        st.builds(AnyOf, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+    ),
+    max_leaves=8,
+)
+
+
+def holds(condition: Condition, row: dict[str, int | None]) -> bool | None:
+    """Whether a row meets a condition; None where a null leaves it open."""
+    match condition:
+        case Comparison(column, operator, value):
+            found = row[column]
+            return None if found is None else COMPARE[operator](found, value)
+        case OneOf(column, values):
+            return None if row[column] is None else row[column] in values
+        case Not(inner):
+            known = holds(inner, row)
+            return None if known is None else not known
+        case AllOf(conditions):
+            each = [holds(one, row) for one in conditions]
+            return False if False in each else None if None in each else True
+        case AnyOf(conditions):
+            each = [holds(one, row) for one in conditions]
+            return True if True in each else None if None in each else False
+        case bool():
+            return condition
+
+
+@given(
+    rows=st.lists(st.fixed_dictionaries({"a": VALUES, "b": VALUES}), min_size=1, max_size=12),
+    condition=CONDITIONS,
+    kind=st.sampled_from(["int64", "dictionary", "double"]),
+)
+def test_rows_are_those_that_meet_the_condition(
+    rows: list[dict[str, int | None]], condition: Condition, kind: str
+) -> None:
+    plain = arrow.float64() if kind == "double" else arrow.int64()
+    arrays = {column: arrow.array([row[column] for row in rows], plain) for column in "ab"}
+    if kind == "dictionary":
+        arrays = {column: array.dictionary_encode() for column, array in arrays.items()}
+    table = arrow.table(arrays)
+    file = io.BytesIO()
+    parquet.write_table(table, file, row_group_size=3)
+    opened = parquet.ParquetFile(file)
+    typed = with_types(condition, opened.schema_arrow)
+    found: list[dict[str, int | None]] = []
+    for group in find_groups(opened.metadata, typed):
+        for batch in opened.iter_batches(row_groups=[group]):
+            found += select_rows(batch, typed).to_pylist()
+    assert found == [row for row in rows if holds(condition, row)]
+    left = simplify(condition, {})
+    assert [row for row in rows if holds(left, row)] == found

@@ -17,14 +17,9 @@ import msgspec
 from policyguard.traces.containers.compression import open_stream
 from policyguard.traces.containers.content import Content, open_seekable
 from policyguard.traces.containers.expansion_limit import BUFFER_BYTES, ExpansionLimit, StreamMeter
+from policyguard.traces.containers.parquet_rows import find_groups, select_rows, with_types
 from policyguard.traces.containers.row_filter import (
-    AllOf,
-    AnyOf,
-    Comparison,
     Condition,
-    Not,
-    OneOf,
-    Value,
     find_columns,
     partitions_of,
     simplify,
@@ -34,6 +29,7 @@ from policyguard.traces.item import TraceError, UnreadableError
 if TYPE_CHECKING:
     import pyarrow
     from _typeshed import WriteableBuffer
+    from pyarrow import parquet
 
 MAGIC = b"PAR1"
 LINE = "line"
@@ -94,23 +90,22 @@ class ParquetLines:
 
     def _open(self, count: Callable[[int], None] | None) -> BinaryIO:
         try:
-            import pyarrow.dataset as dataset
+            import pyarrow as arrow
+            from pyarrow import parquet
         except ImportError:
             raise UnreadableError(
                 "Parquet needs the package pyarrow: pip install 'policyguard-engine[lake]'"
             ) from None
-        import pyarrow as arrow
-
         file = _CountedFile(open_seekable(self._inner), count)
+        condition = simplify(self._rows.condition, partitions_of(self.path))
         try:
-            source = arrow.PythonFile(file, mode="r")
-            options = dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
-            format_ = dataset.ParquetFileFormat(default_fragment_scan_options=options)
-            fragment = format_.make_fragment(source)
-            schema = fragment.physical_schema
-            condition = simplify(self._rows.condition, partitions_of(self.path))
-            chunks = self._read(fragment, schema, condition) if condition is not False else iter(())
-        except (arrow.ArrowException, ValueError) as error:
+            opened = parquet.ParquetFile(
+                arrow.PythonFile(file, mode="r"),
+                pre_buffer=False,  # a row group at a time
+                page_checksum_verification=True,
+            )
+            chunks = self._read(opened, condition) if condition is not False else iter(())
+        except (arrow.ArrowException, ValueError, OSError) as error:
             file.close()
             raise UnreadableError(f"no Parquet that can be read: {_first_line(error)}") from None
         except UnreadableError:
@@ -118,37 +113,38 @@ class ParquetLines:
             raise
         return open_stream(chunks, self._meter, file.close)
 
-    def _read(self, fragment: Any, schema: pyarrow.Schema, condition: Condition) -> Iterator[bytes]:
+    def _read(self, file: parquet.ParquetFile, condition: Condition) -> Iterator[bytes]:
         import pyarrow as arrow
 
-        missing = sorted(find_columns(condition) - {*schema.names})
+        schema = file.schema_arrow
+        asked = find_columns(condition)
+        missing = sorted(asked - {*schema.names})
         if missing:
             names = ", ".join(schema.names[:12])
             raise UnreadableError(f"has no column `{missing[0]:.60}` for --where; it has {names}")
+        condition = with_types(condition, schema)
         is_own = LINE in schema.names and not self._rows.columns
-        columns = [LINE] if is_own else list(self._find_columns(schema).values())
-        filter_ = None if condition is True else _to_arrow(condition, schema)
-        batches = fragment.to_batches(
-            columns=columns,
-            filter=filter_,
-            batch_size=_BATCH_ROWS,
-            use_threads=False,
-            batch_readahead=1,
-            fragment_readahead=1,
-        )
         fields = {} if is_own else self._find_columns(schema)
+        needed = [LINE] if is_own else list(dict.fromkeys(fields.values()))
+        batches = file.iter_batches(
+            batch_size=_BATCH_ROWS,
+            row_groups=find_groups(file.metadata, condition),
+            columns=[*needed, *(asked - {*needed})],
+            use_threads=False,
+        )
 
         def read() -> Iterator[bytes]:
             begun: dict[str, int] = {}
             try:
                 for batch in batches:
+                    rows = select_rows(batch, condition)
                     if is_own:
-                        lines = batch.column(0).to_pylist()
+                        lines = rows.column(LINE).to_pylist()
                         yield b"".join(_line(line) for line in lines if line)
                     else:
-                        rows = _with_integer_times(batch, fields.get("at")).to_pylist()
-                        yield b"".join(_row_lines(row, fields, begun) for row in rows)
-            except (arrow.ArrowException, ValueError) as error:
+                        values = _with_integer_times(rows, fields.get("at")).to_pylist()
+                        yield b"".join(_row_lines(row, fields, begun) for row in values)
+            except (arrow.ArrowException, ValueError, OSError) as error:
                 raise UnreadableError(f"damaged Parquet: {_first_line(error)}") from None
 
         return read()
@@ -198,49 +194,6 @@ class _CountedFile(io.RawIOBase):
         if not self.closed:
             self._file.close()
         super().close()
-
-
-def _to_arrow(condition: Condition, schema: pyarrow.Schema) -> Any:
-    """Return a condition as pyarrow evaluates it, on statistics of row groups too."""
-    import pyarrow.dataset as dataset
-
-    match condition:
-        case Comparison(column, operator, value):
-            field, scalar = dataset.field(column), _scalar(value, column, schema)
-            return {
-                "==": field == scalar,
-                "!=": field != scalar,
-                "<": field < scalar,
-                "<=": field <= scalar,
-                ">": field > scalar,
-                ">=": field >= scalar,
-            }[operator]
-        case OneOf(column, values):
-            return dataset.field(column).isin([_scalar(one, column, schema) for one in values])
-        case Not(inner):
-            return ~_to_arrow(inner, schema)
-        case AllOf(conditions) | AnyOf(conditions):
-            first, *others = (_to_arrow(one, schema) for one in conditions)
-            for other in others:
-                first = first & other if isinstance(condition, AllOf) else first | other
-            return first
-    return dataset.scalar(condition)
-
-
-def _scalar(value: Value, column: str, schema: pyarrow.Schema) -> Any:
-    import pyarrow as arrow
-
-    kind = schema.field(column).type
-    if arrow.types.is_dictionary(kind):
-        kind = kind.value_type
-    try:
-        if isinstance(value, datetime) and arrow.types.is_date(kind):
-            value = value.date().isoformat()
-        return arrow.scalar(value).cast(kind)
-    except (arrow.ArrowException, ValueError, TypeError):
-        raise UnreadableError(
-            f"its column `{column:.60}` is of type {kind}, which is not compared with {value!r:.40}"
-        ) from None
 
 
 def _with_integer_times(batch: pyarrow.RecordBatch, column: str | None) -> pyarrow.RecordBatch:

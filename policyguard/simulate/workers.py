@@ -44,7 +44,7 @@ _LINE_BYTES = 800
 _PARQUET_LINE_BYTES = 10
 """Bytes of an event in Parquet, about."""
 _SAMPLED_FILES, _SAMPLED_LINE_BYTES = 16, 1 << 16
-"""Files of which the beginning is looked at, and how much of each, to reckon their lines."""
+"""Files of which the beginning is looked at, and how much of each, to estimate their lines."""
 _EVERY_WORKER = -1
 """Instead of a worker's number: all workers share the file."""
 
@@ -62,7 +62,7 @@ def count_useful_workers(workers: int, files: Sequence[Path]) -> int:
 
 
 def _lines_per_byte(files: Sequence[Path]) -> float:
-    """Reckon how many events in our own format a byte of these files holds."""
+    """Estimate how many events in our own format a byte of these files holds."""
     read = lines = 0
     for file in files[:: max(1, len(files) // _SAMPLED_FILES)]:
         try:

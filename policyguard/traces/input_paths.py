@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from policyguard.engines.remote_files import expand_address, is_remote
 from policyguard.traces.item import TraceError
 
 
@@ -15,15 +16,23 @@ def expand(paths: Sequence[str | Path]) -> Iterator[Path]:
 
     A folder stands for all files in it, sorted, without hidden ones; a path that does not exist is
     a glob (`**` crosses folders). Files that cannot be opened are included: the reader reports
-    them. Raises `TraceError` if a path matches nothing.
+    them. An address such as `s3://…` is read by fsspec. Raises `TraceError` if a path matches
+    nothing.
     """
     seen: set[str] = set()
     for path in paths:
-        for file in _expand_path(Path(path)):
+        for file in _expand_remote(str(path)) if is_remote(path) else _expand_path(Path(path)):
             real = resolve_path(file)
             if real not in seen:
                 seen.add(real)
                 yield file
+
+
+def _expand_remote(address: str) -> Iterator[Path]:
+    try:
+        yield from expand_address(address)
+    except OSError as error:
+        raise TraceError(f"{address}: {error}") from None
 
 
 def resolve_path(path: Path) -> str:

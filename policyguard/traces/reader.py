@@ -59,7 +59,8 @@ class Reader:
 
         Never raises: unreadable parts become `Skipped` items.
         """
-        for content in unpack(Path(path), _is_one_trace, self._rows):
+        path = path if isinstance(path, Path) else Path(path)  # a remote file stays one
+        for content in unpack(path, _is_one_trace, self._rows):
             yield self._open_trace(content)
 
     def read(self, path: str | Path) -> TraceFile:

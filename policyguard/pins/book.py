@@ -69,14 +69,17 @@ class PinBook:
     def describe(self, server: str, tool: str, definition: Mapping[str, Any]) -> dict[PinKind, str]:
         """Return in which ways a tool is not as it was pinned, each in words.
 
-        An empty `definition` is that of a tool that its server does not list.
+        An empty `definition` is that of a tool that its server does not list, `UNKNOWN` that of one
+        that it may list.
         """
         pinned = self._pins.servers.get(server, {}).get(tool)
         if not definition:
             return {"new": _NEW} if pinned is None else {"removed": _REMOVED}
-        parts = read_parts(definition)
+        if definition == UNKNOWN:
+            return {"new": _NEW} if pinned is None else {"changed": _UNSEEN}
         found: dict[PinKind, str] = {} if pinned is not None else {"new": _NEW}
         try:
+            parts = read_parts(definition)
             hashes = hash_parts(parts)
         except DefinitionError as error:
             found["changed"] = f"its definition cannot be read: {sanitize(str(error))}"
@@ -124,6 +127,12 @@ class PinBook:
 
 _NEW = "it is not among the tools that were reviewed and pinned"
 _REMOVED = "it is pinned, but its server does not list it any more"
+_UNSEEN = (
+    "it is not known whether it is as it was pinned: its server has not listed it here yet, or "
+    "lists more tools than are remembered; list the tools first"
+)
+UNKNOWN: Mapping[str, Any] = {"name": ""}
+"""The definition of a tool that its server may list, and which is not known."""
 
 
 def _name_of(tool: Mapping[str, Any]) -> str:

@@ -25,6 +25,9 @@ _PARTS = {
 }
 """The parts, by MCP's names, and under which keys MCP and the APIs of models have them."""
 
+_KEYS = frozenset(key for keys in _PARTS.values() for key in keys)
+_KEYS_BY_CASE = {key.casefold(): key for key in sorted(_KEYS)}
+
 PART_WORDS = {
     "title": "title",
     "description": "description",
@@ -40,9 +43,16 @@ class DefinitionError(PolicyguardError):
 
 
 def read_parts(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of a definition, of MCP or as it is sent to a model. None is no part."""
+    """Return the parts of a definition, of MCP or as it is sent to a model. None is no part.
+
+    Raises `DefinitionError` for a key that is a part's but for its case.
+    """
     inner = tool.get("function")
     described = inner if isinstance(inner, Mapping) else tool
+    for key in described:
+        if key not in _KEYS and key.casefold() in _KEYS_BY_CASE:
+            known = _KEYS_BY_CASE[key.casefold()]
+            raise DefinitionError(f"it has `{key:.40}`, which some take for `{known}`")
     found = {
         part: next((described[key] for key in keys if described.get(key) is not None), None)
         for part, keys in _PARTS.items()

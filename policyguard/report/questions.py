@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from policyguard.model.question import OpenQuestion
 from policyguard.report.escape import for_terminal
+
+_MAX_ARGUMENTS, _MAX_VALUE_CHARS = 40, 200
+"""What is shown of a call: of more than that, how much is left out."""
 
 
 def render_questions(questions: Iterable[OpenQuestion], now: float) -> str:
@@ -23,9 +27,9 @@ def render_question(one: OpenQuestion, now: float) -> str:
         for name, value in (("agent", one.agent), ("user", one.user), ("project", one.project))
         if value
     )
-    args = "(not kept)" if one.args is None else json.dumps(one.args, ensure_ascii=False)
     lines = [
-        f"{for_terminal(one.call, 60)}  {for_terminal(one.tool, 60)} {for_terminal(args, 300)}",
+        f"{for_terminal(one.call, 60)}  {for_terminal(one.tool, 60)}",
+        *(f"    {line}" for line in render_arguments(one.args)),
         f"  session   {for_terminal(one.session, 80)}{f' ({whose})' if whose else ''}",
         f"  asked by  {for_terminal(', '.join(one.entries), 120)}{_since(one, now)}",
     ]
@@ -40,6 +44,21 @@ def render_question(one: OpenQuestion, now: float) -> str:
         until = datetime.fromtimestamp(one.expires_at, UTC)
         lines.append(f"  until     {until:%Y-%m-%d %H:%M:%S} UTC")
     return "\n".join(lines)
+
+
+def render_arguments(args: Mapping[str, Any] | None) -> list[str]:
+    """Return a line for each argument, all of their names, and how much of a value is left out."""
+    if args is None:
+        return ["(its arguments are not kept)"]
+    lines = []
+    for name, value in list(args.items())[:_MAX_ARGUMENTS]:
+        text = json.dumps(value, ensure_ascii=False)
+        left = len(text) - _MAX_VALUE_CHARS
+        more = f" … and {left:,} more characters" if left > 0 else ""
+        lines.append(f"{for_terminal(name, 80)}: {for_terminal(text[:_MAX_VALUE_CHARS])}{more}")
+    if len(args) > _MAX_ARGUMENTS:
+        lines.append(f"… and {len(args) - _MAX_ARGUMENTS:,} more arguments")
+    return lines or ["(no arguments)"]
 
 
 def _since(one: OpenQuestion, now: float) -> str:

@@ -20,9 +20,14 @@ import msgspec
 from policyguard.adapters.mcp.messages import encode
 from policyguard.adapters.mcp.results import NOTES
 from policyguard.model.decision import Decision
+from policyguard.model.effect import Effect
+from policyguard.report.questions import render_arguments
 
 T = TypeVar("T")
 
+_PLAIN = "forbids this call"
+"""How a rule's text for the model ends that has no message of its own."""
+_MAX_NAME_CHARS = 120
 _STATE_PREFIX = "pg1."
 _MAX_STATE_CHARS = 512
 _MAX_PENDING = 1024
@@ -32,11 +37,26 @@ STATE_SECONDS = 3600
 """How long a client may take to repeat a call."""
 
 
-def build_form(decision: Decision) -> dict[str, Any]:
-    """Return the parameters of an `elicitation/create` that asks about a call."""
+def build_form(decision: Decision, args: object) -> dict[str, Any]:
+    """Return the parameters of an `elicitation/create` that asks a person about a call.
+
+    `args` are its arguments as people may see them.
+    """
+    shown = args if isinstance(args, dict) else {"arguments": args}
+    asking = [one for one in decision.violations if one.effect is Effect.ASK]
+    reasons = [
+        f"- {one.id}" if one.text.endswith(_PLAIN) else f"- {one.id}: {one.text}" for one in asking
+    ]
+    lines = [
+        f"The agent wants to call {decision.tool[:_MAX_NAME_CHARS]} with:",
+        *(f"  {line}" for line in render_arguments(shown)),
+        "The policy asks first:",
+        *reasons,
+        "Yes lets this call run, once. No tells the agent that you refused it.",
+    ]
     return {
         "mode": "form",
-        "message": decision.message,
+        "message": "\n".join(lines),
         "requestedSchema": {
             "type": "object",
             "properties": {
@@ -52,20 +72,25 @@ def build_form(decision: Decision) -> dict[str, Any]:
     }
 
 
-def is_approval(answer: object) -> bool:
-    """Whether a person's answer to the form says yes."""
-    if not isinstance(answer, dict) or answer.get("action") != "accept":
+def read_answer(answer: object) -> bool | None:
+    """Return a person's yes or no to the form; None if it was closed, or says neither."""
+    if not isinstance(answer, dict):
+        return None
+    if answer.get("action") == "decline":
         return False
     content = answer.get("content")
-    return isinstance(content, dict) and content.get("approve") is True
+    if answer.get("action") != "accept" or not isinstance(content, dict):
+        return None
+    approve = content.get("approve")
+    return approve if isinstance(approve, bool) else None
 
 
-def ask_by_result(decision: Decision, state: str) -> dict[str, Any]:
-    """Return the result that asks the client to repeat a call with the user's answer."""
-    form = {"method": "elicitation/create", "params": build_form(decision)}
+def ask_by_result(form: dict[str, Any], state: str) -> dict[str, Any]:
+    """Return the result that asks the client to repeat a call with the user's answer to a form."""
+    request = {"method": "elicitation/create", "params": form}
     return {
         "resultType": "input_required",
-        "inputRequests": {NOTES: form},
+        "inputRequests": {NOTES: request},
         "requestState": state,
     }
 

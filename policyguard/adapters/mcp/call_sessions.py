@@ -26,6 +26,9 @@ class CallSession(Protocol):
     def approve(self, decision: Decision, *, by: str) -> bool:
         """Approve a call that was asked about, as `Session.approve` does."""
 
+    def deny(self, decision: Decision, *, by: str) -> bool:
+        """Say no to a call that was asked about, as `Session.deny` does."""
+
     def release(self, decision: Decision) -> None:
         """Take back an admission, as `Session.release` does."""
 

@@ -15,7 +15,7 @@ from policyguard.adapters.mcp.approvals import (
     ask_by_result,
     build_form,
     identify_call,
-    is_approval,
+    read_answer,
     restore_state,
 )
 from policyguard.adapters.mcp.call_sessions import CallSession, CallSessions
@@ -40,6 +40,7 @@ from policyguard.adapters.mcp.settings import ProxyLimits
 from policyguard.adapters.mcp.slots import CallSlots
 from policyguard.adapters.mcp.tool_lists import ToolList
 from policyguard.adapters.mcp.usage import read_usage
+from policyguard.guard.approvals.questions import redact_arguments
 from policyguard.guard.host_log import log_failure, warn
 from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
@@ -137,7 +138,7 @@ class GuardedServer:
             responses = params.get("inputResponses")
             answer = responses.get(NOTES) if isinstance(responses, dict) else None
             params = restore_state(params, None)
-            if not self._approve(resumed, client, answer):
+            if not self._answer(resumed, client, answer):
                 return refuse(resumed.decision, is_modern=client.is_modern)
         decision = self._check(session, params)
         if decision.allowed:
@@ -155,28 +156,32 @@ class GuardedServer:
         ask: Asker | None,
     ) -> Admitted | dict[str, Any]:
         asked = AskedCall(session, decision)
+        redact = self.sessions.guard._state.redact
+        form = build_form(decision, redact_arguments(params.get("arguments") or {}, redact))
         if client.is_modern and client.has_forms:
             identity = identify_call(self.name, session.id, params)
             state, forgotten = self._suspended.suspend(asked, identity)
             self._forget(forgotten)
-            return ask_by_result(decision, state)
+            return ask_by_result(form, state)
         if ask is not None and client.has_forms and not client.is_modern:
             try:
-                answer = await ask(build_form(decision))
+                answer = await ask(form)
             except AskError:
                 answer = None
-            if self._approve(asked, client, answer):
+            if self._answer(asked, client, answer):
                 decision = self._check(session, params)
                 if decision.allowed:
                     return self._open(session, decision, client, params)
         return refuse(decision, is_modern=client.is_modern)
 
-    def _approve(self, asked: AskedCall, client: Client, answer: object) -> bool:
-        """Approve a call if its user's answer says so; whether it is approved now."""
-        if not is_approval(answer):
-            return False
+    def _answer(self, asked: AskedCall, client: Client, answer: object) -> bool:
+        """Approve or deny a call as its user's answer says; whether it is decided anew now."""
+        says_yes = read_answer(answer)
         by = f"the user of {client.name or 'an MCP client'}"
-        return asked.session.approve(asked.decision, by=by)
+        if says_yes is None:
+            return False
+        say = asked.session.approve if says_yes else asked.session.deny
+        return say(asked.decision, by=by)
 
     def _check(self, session: CallSession, params: dict[str, Any]) -> Decision:
         tool, arguments = params["name"], params.get("arguments")
@@ -230,6 +235,9 @@ class GuardedServer:
                 return message
             return self._finish_error(call, message, error)
         result = message.get("result")
+        if isinstance(result, dict) and self._may_edit(call):
+            # Judged is what was read: of a repeated member the last, and nothing beside the result.
+            message = {key: message[key] for key in ("jsonrpc", "id", "result") if key in message}
         if not isinstance(result, dict):
             text = f"the response of `{self.name}` has no result"
             self.abandon(call, text)
@@ -248,6 +256,10 @@ class GuardedServer:
         edited = self.record(call, result)
         return message if edited is result else {**message, "result": edited}
 
+    def _may_edit(self, call: OpenCall) -> bool:
+        decision = call.decision
+        return decision is not None and self.sessions.may_edit_results(call.session, decision.tool)
+
     def finish_task(self, method: str, params: dict[str, Any], message: Message) -> Message:
         """Record the result of a task, if this response brings it; return it for the client."""
         message = without_contradiction(message)
@@ -260,6 +272,8 @@ class GuardedServer:
             return self._finish_error(call, message, error) if method == "tasks/result" else message
         if not isinstance(result, dict):
             return error_response(message["id"], INTERNAL_ERROR, "the response has no result")
+        if self._may_edit(call):
+            message = {key: message[key] for key in ("jsonrpc", "id", "result") if key in message}
         if method == "tasks/result" or not result.keys().isdisjoint(_SHOWN):
             edited = self.record(call, result)
             return message if edited is result else {**message, "result": edited}

@@ -19,6 +19,7 @@ from policyguard.adapters.client.location import locate_socket
 from policyguard.adapters.service.protocol import (
     ApproveAnswer,
     CheckAnswer,
+    DenyAnswer,
     Done,
     Problem,
     RecordAnswer,
@@ -82,6 +83,10 @@ class ServiceSession:
     def approve(self, decision: Decision, *, by: str) -> bool:
         """Approve a call that was asked about."""
         return self.post("/v1/approve", ApproveAnswer, call=decision.id, by=by).approved
+
+    def deny(self, decision: Decision, *, by: str) -> bool:
+        """Say no to a call that was asked about."""
+        return self.post("/v1/deny", DenyAnswer, call=decision.id, by=by).denied
 
     def release(self, decision: Decision) -> None:
         """Take back an admission."""

@@ -12,6 +12,7 @@ from policyguard.guard.host_log import warn
 from policyguard.model.effect import Effect
 from policyguard.model.pins import PinFinding
 from policyguard.model.tool_name import join_tool_name
+from policyguard.pins.book import UNKNOWN
 
 _MAX_SHOWN = 5
 """Tools that one warning names."""
@@ -46,6 +47,8 @@ class ToolList:
         """The names in the list that is being read, page by page."""
         self._has_forgotten = False
         """Whether the list has more tools than are remembered."""
+        self._is_known = False
+        """Whether the server has listed its tools here, to the end."""
         self._warned: OrderedDict[str, None] = OrderedDict()
 
     def hints_of(self, tool: str) -> dict[str, bool]:
@@ -66,9 +69,11 @@ class ToolList:
         """
         if self._pins is None:
             return None
-        # Of a tool that may be listed nothing but its name is known: it is not as it was pinned.
-        unknown = {"name": tool} if self._has_forgotten else {}
-        return self._definitions.get(tool, unknown)
+        # Of a tool that may be listed nothing but its name is known.
+        is_open = self._has_forgotten or not self._is_known
+        unknown: dict[str, Any] = {**UNKNOWN} if is_open else {}
+        found: dict[str, Any] = self._definitions.get(tool, unknown)
+        return found
 
     def edit(
         self, result: dict[str, Any], session: CallSession | None, *, is_first: bool = True
@@ -93,6 +98,7 @@ class ToolList:
             self._remember(tool)
         findings, refused = self._judge_page(tools)
         if not result.get("nextCursor"):
+            self._is_known = True
             findings += self._forget_others()
         self._warn(findings)
         if self._sessions.guard._mode.observe:
@@ -105,6 +111,8 @@ class ToolList:
             if names[id(tool)] not in disabled and id(tool) not in refused
         ]
         unchanged = len(kept) == len(listed) and all(map(_is_same, kept, listed))
+        if self._pins is not None:  # passed is what was judged: of a repeated key, the last
+            return {**result, "tools": kept}
         return result if unchanged else {**result, "tools": kept}
 
     def _remember(self, tool: dict[str, Any]) -> None:

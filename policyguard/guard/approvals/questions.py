@@ -38,7 +38,7 @@ def open_questions(
             session=state.id,
             call=call.host_call or call.call,
             tool=call.shown_tool,
-            args=None if call.args is None else _redact(call.args, redact),
+            args=None if call.args is None else redact_arguments(call.args, redact),
             entries=call.violations,
             asked_at=_seconds(request.at),
             expires_at=_seconds(expires_at),
@@ -69,13 +69,13 @@ def find_asked(state: SessionState, call: str) -> Decision | None:
     return None
 
 
-def _redact(value: Any, redact: Callable[[str], str]) -> Any:
+def redact_arguments(value: Any, redact: Callable[[str], str]) -> Any:
     """Return a copy of arguments, with redacted texts."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):
-        return {key: _redact(item, redact) for key, item in value.items()}
-    return [_redact(item, redact) for item in value] if isinstance(value, list) else value
+        return {key: redact_arguments(item, redact) for key, item in value.items()}
+    return [redact_arguments(item, redact) for item in value] if isinstance(value, list) else value
 
 
 def _seconds(at: int | None) -> float | None:

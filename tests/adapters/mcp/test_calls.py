@@ -285,14 +285,56 @@ def test_a_form_asks_the_user(play: Any, answer: Message, runs: bool) -> None:
             await asyncio.sleep(0)
         form = peers.sent.pop()
         assert form["method"] == "elicitation/create"
-        assert "a person must agree" in form["params"]["message"]
+        assert form["params"]["message"] == (
+            "The agent wants to call mcp__srv__send with:\n"
+            '  to: "ann"\n'
+            "The policy asks first:\n"
+            "- rules/a: a person must agree\n"
+            "Yes lets this call run, once. No tells the agent that you refused it."
+        )
         reply = await peers.pass_up({"jsonrpc": "2.0", "id": form["id"], "result": answer})
         assert reply == Passage()
         result = await calling
         assert (result == text_result("done")) is runs
         assert result.get("isError", False) is not runs
+        says_no = answer["action"] == "decline" or answer.get("content") == {"approve": False}
+        assert ("denied by" in result["content"][0]["text"]) is says_no
 
     play(ASKS, story)
+
+
+def test_a_form_shows_all_arguments_without_secrets(play: Any) -> None:
+    async def story(peers: Peers) -> None:
+        await peers.open(elicitation={})
+        args = {"path": "safe" + " " * 3000, "key": "sk-12345", "cmd": "rm -rf /", "n\n": {"a": 1}}
+        calling = asyncio.create_task(peers.call("send", arguments=args))
+        while not peers.sent:
+            await asyncio.sleep(0)
+        form = peers.sent.pop()
+        lines = form["params"]["message"].splitlines()
+        assert lines[1].startswith('  path: "safe  ')
+        assert lines[1].endswith("… and 2,806 more characters")
+        assert lines[2:5] == ['  key: "[key]"', '  cmd: "rm -rf /"', '  n : {"a": 1}']
+        closed = {"action": "cancel"}
+        await peers.pass_up({"jsonrpc": "2.0", "id": form["id"], "result": closed})
+        await calling
+
+    play(f"{ASKS}patterns: {{key: 'sk-[0-9]+'}}\njournal: {{redact: [key]}}\n", story)
+
+
+def test_beside_an_edited_result_nothing_passes(play: Any) -> None:
+    """What is passed on is what was judged: no member beside it."""
+
+    async def story(peers: Peers) -> None:
+        await peers.open()
+        params = {"name": "read", "arguments": {}}
+        await peers.pass_up({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params})
+        response = {"jsonrpc": "2.0", "id": 5, "result": text_result("fine"), "x": "sk-12345"}
+        passed = peers.exchange.from_server(response)
+        assert passed == {"jsonrpc": "2.0", "id": 5, "result": text_result("fine")}
+        assert passed is not response, "it is written anew: of a repeated member the last is left"
+
+    play(SECRETS, story)
 
 
 def test_a_client_that_rejects_the_form(play: Any) -> None:
@@ -368,7 +410,7 @@ def test_an_answer_is_good_for_its_call_only(play: Any) -> None:
         no = {"policyguard": {"action": "decline"}}
         same = {"arguments": {"to": "ann"}, "_meta": MODERN}
         result = await peers.call("send", **same, inputResponses=no, requestState=state)
-        assert "needs an approval" in result["content"][0]["text"]
+        assert "denied by the user of" in result["content"][0]["text"]
 
     play(ASKS, story)
 

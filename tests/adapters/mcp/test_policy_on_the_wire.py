@@ -71,8 +71,12 @@ async def _story(target: Target, mode: str) -> None:
         assert len(forms) == 1
         declined = await client.call_tool("echo", {"text": "ask"})
         assert declined.is_error
-        assert "needs an approval" in declined.content[0].text
+        assert "denied by the user of" in declined.content[0].text
         assert len(forms) == 2
+        assert '  text: "ask"\nThe policy asks first:\n- rules/ask\nYes lets' in forms[0]
+        again = await client.call_tool("echo", {"text": "ask"})
+        assert "denied by the user of" in again.content[0].text
+        assert len(forms) == 2, "a no holds until the user's next message"
         hidden = await client.call_tool("echo", {"text": "sk-12345"})
         assert (hidden.content[0].text, hidden.structured_content) == ("[key]", {"result": "[key]"})
         noted = await client.call_tool("add", {"a": 1, "b": 2})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Any
 
 import msgspec
@@ -124,9 +124,11 @@ def questions(sessions: ServedSessions, feed: ConsoleFeed) -> list[QuestionView]
 def _view_question(sessions: ServedSessions, feed: ConsoleFeed, one: OpenQuestion) -> QuestionView:
     asked = sessions.asked.get((one.session, one.call))
     reasons = () if asked is None else tuple(violation.text for violation in asked.violations)
-    earlier = [
-        call for call in feed.calls_of(one.session) if one.call not in (call.id, call.host_call)
-    ]
+    earlier = list(
+        takewhile(
+            lambda call: one.call not in (call.id, call.host_call), feed.calls_of(one.session)
+        )
+    )
     answers = Answers()
     for entry in one.entries:
         known = feed.answers.get((one.tool, entry))

@@ -6,7 +6,7 @@ The session's state is rebuilt up to the call, so limits and budgets count what 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -74,7 +74,10 @@ def explain_call(
         effect=event.effect,
         recorded=event.violations,
         entries=tuple(asked.entries()),
-        answers=tuple(_answers(recorded[number + 1 :], event)),
+        answers=(
+            *(_earlier_answers(recorded[:number], event) if admitted else ()),
+            *_answers(recorded[number + 1 :], event),
+        ),
         result=_result(recorded[number + 1 :], event) if admitted else "",
         notes=tuple(asked.notes()),
     )
@@ -135,7 +138,8 @@ class _Asked:
                 yield self._answer(limit.id, "not reached", self._change_limit(limit.id))
         for budget in self._bound.plan.budgets:
             known.add(budget.id)
-            yield self._answer(budget.id, self._describe_budget(budget), "a larger `max`")
+            key = "max" if budget.kind in ("sum", "distinct") else budget.kind
+            yield self._answer(budget.id, self._describe_budget(budget), f"a larger `{key}`")
         for id_ in (*self._fired, *self._event.violations):
             if id_ not in known:
                 known.add(id_)
@@ -282,6 +286,18 @@ def _change_rule(rule: Rule | None, violation: Violation) -> str:
     if violation.effect is Effect.ASK:
         ways.append("an approval")
     return ", or ".join(ways) or "another tool"
+
+
+def _earlier_answers(earlier: Sequence[Event], event: Admitted | Refused) -> list[str]:
+    """Return the approvals that a call used: those of the same call since it last ran."""
+    fingerprint = event.exact_fingerprint or event.fingerprint
+    found: list[str] = []
+    for one in reversed(earlier):
+        if isinstance(one, Admitted) and fingerprint in (one.exact_fingerprint, one.fingerprint):
+            break
+        if isinstance(one, Approved) and one.fingerprint == fingerprint:
+            found.insert(0, f"allowed by the approval of {one.by}, for call {one.call}")
+    return found
 
 
 def _answers(later: Iterable[Event], event: Admitted | Refused) -> Iterator[str]:

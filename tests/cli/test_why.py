@@ -52,6 +52,9 @@ def run(tmp_path: Path, kept: str) -> Any:
         for _ in range(3):
             decision = session.check("read", {"path": "x"})
             session.record(decision, error="no such file: x")
+        wanted = session.check("deploy", {"to": "live", "cents": 7}, call="h7")
+        session.approve(wanted, by="bob")
+        session.record(session.check("deploy", {"to": "live", "cents": 7}, call="h8"), result="ok")
         session.check("read", {"path": "y"}, call="h4")
         session.check("read", {"path": "z"}, call="h5")
 
@@ -87,6 +90,13 @@ def test_each_entry_says_what_it_saw(run: Any, kept: str) -> None:
     assert (big["effect"], big["observed"]) == ("block", True)
     assert big["saw"] == {"call.args.cents": "500", "params.most": "100", "call.args.ok": "false"}
     assert found["notes"] == []
+
+
+def test_an_approved_call_says_by_whom(run: Any) -> None:
+    asked, ran = explain(run, "h7"), explain(run, "h8")
+    assert asked["answers"] == ["approved by bob"]
+    assert ran["answers"] == [f"allowed by the approval of bob, for call {asked['call']}"]
+    assert explain(run, "h5")["entries"]["budgets/steps"]["change"] == "a larger `calls`"
 
 
 def test_a_denied_call_waits_for_the_next_turn(run: Any, kept: str) -> None:

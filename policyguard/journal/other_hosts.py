@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
+import sys
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from pathlib import Path
 
-from policyguard.journal.chain import ChainPosition, parse_link
+from policyguard.journal.chain import ChainPosition
 from policyguard.journal.findings import VerifyFinding, make_finding
-from policyguard.journal.handover import count_own_lines, place_of, read_lines
+from policyguard.journal.handover import place_of, read_lines
 from policyguard.store.protocol import Anchor, AnchorStore, SharedAnchorStore
 
 
@@ -50,24 +51,28 @@ class OtherHosts:
         anchored = max((one.count for one in anchors if one.chain == end.chain), default=0)
         if end.count >= anchored or len({one.chain for one in anchors}) != 1:
             return None
-        session = anchors[0].session
+        for where, lines in self._find_longer(file, anchors[0].session, end):
+            common = _count_common(file, lines)
+            if common == end.count:
+                message = f"ends at line {end.count} of {anchored}: the session went on at {where}"
+                return make_finding("journal/handed-over", file, message, end.count)
+            if common:
+                own = end.count - common
+                message = f"{own} lines were never anchored: the session went on without them at "
+                return make_finding("journal/set-aside", file, message + where, common + 1)
+        return None
+
+    def _find_longer(
+        self, file: Path, session: str, end: ChainPosition
+    ) -> Iterator[tuple[str, Iterable[bytes]]]:
+        """Yield the places where the session went on, with its lines there."""
         where = self._find_place(session, file.parent)
         if where and self._shared is not None:
-            if _hash_at(self._shared, session, end) != end.hash:
-                return None
-        else:
-            where = next((str(other) for other in self._longer_files(file, end)), "")
-        if not where:
-            return None
-        message = f"ends at line {end.count} of {anchored}: the session went on at {where}"
-        return make_finding("journal/handed-over", file, message, end.count)
-
-    def _longer_files(self, file: Path, end: ChainPosition) -> Iterator[Path]:
-        """Yield files of the same session that begin with all lines of this one."""
+            yield where, read_lines(self._shared.lines(session), sys.maxsize)
         for other in self._files.get(file.name, ()):
-            is_longer = other != file and other.stat().st_size > end.size
-            if is_longer and not count_own_lines(file, other):
-                yield other
+            if other != file and other.stat().st_size > end.size:
+                with other.open("rb") as lines:
+                    yield str(other), lines
 
     def _find_place(self, session: str, folder: Path) -> str:
         """Return the other place where a session went on; empty for this one."""
@@ -75,8 +80,8 @@ class OtherHosts:
         return "" if place == place_of(folder) else place
 
 
-def _hash_at(shared: SharedAnchorStore, session: str, end: ChainPosition) -> str:
-    """Return the hash of the line at a position in what the store has."""
-    lines = deque(read_lines(shared.lines(session), end.size), maxlen=1)
-    link = parse_link(lines[0][:-1]) if lines else None
-    return link.hash if link is not None and link.seq + 1 == end.count else ""
+def _count_common(file: Path, lines: Iterable[bytes]) -> int:
+    """Return how many lines a file begins with that are also there."""
+    with file.open("rb") as own:
+        pairs = zip(own, lines, strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -186,6 +186,32 @@ def test_a_journal_begun_before_the_store_had_lines_goes_on(hosts: tuple[Host, H
     assert two.call("look")[0].allowed
 
 
+def test_lines_that_another_host_went_on_without_are_found(hosts: tuple[Host, Host]) -> None:
+    """A host died before it had anchored its last lines; they are still in its file."""
+    one, two = hosts
+    one.call("look")
+    anchored = one.file().read_bytes()
+    store = PostgresStore(one.address, caps=None)
+    anchor = store.anchors.get("s")
+    assert anchor is not None
+    one.call("read", "read")
+    own = one.file().read_bytes().count(b"\n") - anchored.count(b"\n")
+    with store.lock_session("s"):  # as if these had never come here
+        with psycopg.connect(one.address, autocommit=True) as connection:
+            connection.execute("DELETE FROM lines WHERE start >= %s", (anchor.size,))
+        store.anchors.put(anchor)
+    store.close()
+    two.call("look", "look", "look")
+    for places in ((one, two), (one,)):
+        (finding,) = check(one.address, *places).findings
+        assert (finding.code, finding.line) == ("journal/set-aside", anchor.count + 1)
+        assert (
+            f"{own} lines were never anchored: the session went on without them" in finding.message
+        )
+    assert not one.call("look")[0]
+    assert codes(check(one.address, one, two)) == ["journal/handed-over"]
+
+
 FROZEN = """
 import sys, time
 from policyguard import Guard

@@ -30,8 +30,9 @@ with suppress(ImportError):  # Windows, where stores in files and journals are r
 _LOCK_ATTEMPTS, _LOCK_RETRY_SECONDS = 20, 0.005
 """Retries for a lock, which `retention` holds for a moment."""
 
-_ANCHOR_INTERVAL = 1_000_000_000
-"""Nanoseconds after which the next event is anchored, whatever its type."""
+_ANCHOR_INTERVAL, _SHARED_INTERVAL = 1_000_000_000, 250_000_000
+"""Nanoseconds after which the next event is anchored, whatever its type; the second where another
+host would go on from there."""
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | O_CLOEXEC | O_NOFOLLOW
 
@@ -41,7 +42,7 @@ class JournalFile:
 
     While open it excludes all other writers, even of this process (`flock`). After an error it
     calls `on_failure` and must be reopened: the file may be longer than it knows. `session_json` is
-    the session's id as JSON. It anchors an event every second (of `monotonic`, in ns). `on_finding`
+    the session's id as JSON. It anchors an event every second (of `monotonic`, in ns), or more often for other hosts. `on_finding`
     receives the session and what was repaired.
     """
 
@@ -73,7 +74,8 @@ class JournalFile:
                 is_taken_over = True
         self._descriptor, created = _open(path)
         self._monotonic = monotonic
-        self._anchor_due = monotonic() + _ANCHOR_INTERVAL
+        self._anchor_interval = _ANCHOR_INTERVAL if self._shared is None else _SHARED_INTERVAL
+        self._anchor_due = monotonic() + self._anchor_interval
         self._on_failure = on_failure
         try:
             if self._shared is None:  # else the lock of the session excludes others
@@ -166,7 +168,7 @@ class JournalFile:
                     self._put_lines(self._shared, anchor)
                 self._anchored_count, self._anchored_at = chain.count, at
         finally:  # after a timeout, do not wait for the store again at once
-            self._anchor_due = self._monotonic() + _ANCHOR_INTERVAL
+            self._anchor_due = self._monotonic() + self._anchor_interval
 
     def _put_lines(self, shared: SharedAnchorStore, anchor: Anchor) -> None:
         """Save an anchor with the lines that the store does not have yet."""

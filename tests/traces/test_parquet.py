@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -266,6 +267,38 @@ def test_damaged_parquet_is_skipped(tmp_path: Path) -> None:
         file = tmp_path / f"{number}.parquet"
         file.write_bytes(content)
         assert skips(file, Rows()), number
+
+
+BOMB = """
+import resource, sys
+from pathlib import Path
+from policyguard.traces import Reader, Skipped
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+reasons = [item.reason for item in Reader().read(Path(sys.argv[1])) if isinstance(item, Skipped)]
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, *reasons)
+"""
+
+
+@pytest.mark.parametrize("is_repeated", [True, False])
+def test_a_small_file_with_large_rows_takes_little_memory(
+    tmp_path: Path, is_repeated: bool
+) -> None:
+    line = b'{"event":"started","session":"' + b"x" * 1_000_000 + b'"}'
+    if is_repeated:
+        indices = arrow.array([0] * 20_000, arrow.int32())
+        lines_ = arrow.DictionaryArray.from_arrays(indices, arrow.array([line]))
+    else:
+        lines_ = arrow.array([line] * 300)
+    file = tmp_path / "bomb.parquet"
+    table = arrow.table({"session": ["s"] * len(lines_), "line": lines_})
+    parquet.write_table(table, file, compression="zstd", use_dictionary=is_repeated)
+    assert file.stat().st_size < 40_000
+    result = subprocess.run(
+        [sys.executable, "-c", BOMB, str(file)], capture_output=True, text=True, check=True
+    )
+    kilobytes, _, reasons = result.stdout.partition(" ")
+    assert int(kilobytes) < 250_000
+    assert "expands to more than" in reasons or "too large after decompression" in reasons
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

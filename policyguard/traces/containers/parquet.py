@@ -17,7 +17,14 @@ import msgspec
 from policyguard.traces.containers.compression import open_stream
 from policyguard.traces.containers.content import Content, open_seekable
 from policyguard.traces.containers.expansion_limit import BUFFER_BYTES, ExpansionLimit, StreamMeter
-from policyguard.traces.containers.parquet_rows import find_groups, select_rows, with_types
+from policyguard.traces.containers.parquet_rows import (
+    find_groups,
+    find_repeated,
+    require_bounded,
+    select_rows,
+    split_batch,
+    with_types,
+)
 from policyguard.traces.containers.row_filter import (
     Condition,
     find_columns,
@@ -99,8 +106,12 @@ class ParquetLines:
         file = _CountedFile(open_seekable(self._inner), count)
         condition = simplify(self._rows.condition, partitions_of(self.path))
         try:
+            source = arrow.PythonFile(file, mode="r")
+            metadata = parquet.read_metadata(source)
             opened = parquet.ParquetFile(
-                arrow.PythonFile(file, mode="r"),
+                source,
+                metadata=metadata,
+                read_dictionary=find_repeated(metadata),
                 pre_buffer=False,  # a row group at a time
                 page_checksum_verification=True,
             )
@@ -126,24 +137,25 @@ class ParquetLines:
         is_own = LINE in schema.names and not self._rows.columns
         fields = {} if is_own else self._find_columns(schema)
         needed = [LINE] if is_own else list(dict.fromkeys(fields.values()))
+        columns = [*needed, *(asked - {*needed})]
+        groups = find_groups(file.metadata, condition)
+        require_bounded(file.metadata, groups, columns)
         batches = file.iter_batches(
-            batch_size=_BATCH_ROWS,
-            row_groups=find_groups(file.metadata, condition),
-            columns=[*needed, *(asked - {*needed})],
-            use_threads=False,
+            batch_size=_BATCH_ROWS, row_groups=groups, columns=columns, use_threads=False
         )
 
         def read() -> Iterator[bytes]:
             begun: dict[str, int] = {}
             try:
                 for batch in batches:
-                    rows = select_rows(batch, condition)
-                    if is_own:
-                        lines = rows.column(LINE).to_pylist()
-                        yield b"".join(_line(line) for line in lines if line)
-                    else:
-                        values = _with_integer_times(rows, fields.get("at")).to_pylist()
-                        yield b"".join(_row_lines(row, fields, begun) for row in values)
+                    for rows in split_batch(batch):
+                        chosen = select_rows(rows, condition)
+                        if is_own:
+                            lines = chosen.column(LINE).to_pylist()
+                            yield b"".join(_line(line) for line in lines if line)
+                        else:
+                            values = _with_integer_times(chosen, fields.get("at")).to_pylist()
+                            yield b"".join(_row_lines(row, fields, begun) for row in values)
             except (arrow.ArrowException, ValueError, OSError) as error:
                 raise UnreadableError(f"damaged Parquet: {_first_line(error)}") from None
 

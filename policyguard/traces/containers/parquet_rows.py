@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from policyguard.traces.containers.content import too_large
+from policyguard.traces.containers.expansion_limit import BUFFER_BYTES
 from policyguard.traces.containers.row_filter import (
     COMPARE,
     AllOf,
@@ -21,6 +24,7 @@ from policyguard.traces.item import UnreadableError
 if TYPE_CHECKING:
     import pyarrow
 
+_PIECE_BYTES = 4 << 20
 _Range = tuple[Any, Any]
 """The least and the greatest value of a column in a row group."""
 
@@ -47,6 +51,48 @@ def find_groups(metadata: Any, condition: Condition) -> list[int]:
     if condition is True:
         return [*groups]
     return [number for number in groups if _may_match(condition, _ranges(metadata, number))]
+
+
+def find_repeated(metadata: Any) -> list[str]:
+    """Return the columns that stay dictionaries, so that no value is copied for each row."""
+    return sorted(
+        {
+            column.path_in_schema
+            for number in range(metadata.num_row_groups)
+            for column in map(metadata.row_group(number).column, range(metadata.num_columns))
+            if column.physical_type == "BYTE_ARRAY" and column.has_dictionary_page
+        }
+    )
+
+
+def require_bounded(metadata: Any, groups: list[int], columns: list[str]) -> None:
+    """Raise `UnreadableError` for a row group that is too large to be held in memory."""
+    for number in groups:
+        group = metadata.row_group(number)
+        chunks = (group.column(index) for index in range(group.num_columns))
+        size = sum(
+            chunk.total_uncompressed_size
+            for chunk in chunks
+            if chunk.path_in_schema.split(".")[0] in columns
+        )
+        if size > BUFFER_BYTES:
+            raise UnreadableError(too_large("a row group", BUFFER_BYTES))
+
+
+def split_batch(batch: pyarrow.RecordBatch) -> Iterator[pyarrow.RecordBatch]:
+    """Yield a batch in pieces whose values take little memory, however often they repeat."""
+    from pyarrow import compute
+
+    width = 1
+    for column in batch.columns:
+        if hasattr(column, "dictionary"):
+            lengths = compute.binary_length(column.dictionary) if len(column.dictionary) else None
+            width += (compute.max(lengths).as_py() or 0) if lengths is not None else 0
+        else:
+            width += column.nbytes // max(1, len(column))
+    rows = max(1, _PIECE_BYTES // width)
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
 
 
 def select_rows(batch: pyarrow.RecordBatch, condition: Condition) -> pyarrow.RecordBatch:

@@ -42,8 +42,8 @@ class JournalFile:
 
     While open it excludes all other writers, even of this process (`flock`). After an error it
     calls `on_failure` and must be reopened: the file may be longer than it knows. `session_json` is
-    the session's id as JSON. It anchors an event every second (of `monotonic`, in ns), or more often
-    for other hosts. `on_finding` receives the session and what was repaired.
+    the session's id as JSON. It anchors an event every second (of `monotonic`, in ns), or more
+    often for other hosts. `on_finding` receives the session and what was repaired.
     """
 
     def __init__(

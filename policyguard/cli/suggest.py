@@ -7,7 +7,14 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.options import OUTPUT, labels_option, path_option, policy_option
+from policyguard.cli.options import (
+    OUTPUT,
+    columns_option,
+    labels_option,
+    path_option,
+    policy_option,
+    where_option,
+)
 from policyguard.cli.output import check_output, write
 from policyguard.cli.progress import show_status
 from policyguard.cli.terminal import (
@@ -32,6 +39,7 @@ from policyguard.simulate.suggest import Request, SuggestError
 from policyguard.simulate.suggest import suggest as search
 from policyguard.traces import TraceError, expand
 from policyguard.traces.input_paths import resolve_path
+from policyguard.traces.where import read_rows
 
 _FORMATS: dict[str, Callable[[Suggestion], str]] = {
     "text": render_text,
@@ -67,6 +75,8 @@ _FRACTION = click.FloatRange(0.0, 1.0, min_open=True, max_open=True)
     show_default=True,
     help="Seed of the exploration/held-out split.",
 )
+@where_option
+@columns_option
 @click.option("--format", "output_format", type=click.Choice(list(_FORMATS)), default="text")
 @path_option(
     *OUTPUT,
@@ -89,6 +99,8 @@ def suggest(
     max_harm: float,
     delta: float,
     seed: int,
+    where: str,
+    columns: str,
     output_format: str,
     output: Path | None,
     signatures: Path | None,
@@ -111,6 +123,7 @@ def suggest(
             max_harm=max_harm,
             delta=delta,
             seed=seed,
+            rows=read_rows(where, columns),
             folder=(output or signatures or Path("here")).parent,
         )
         with show_status() as on_progress:

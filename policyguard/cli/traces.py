@@ -16,13 +16,14 @@ from policyguard.journal.format import encode
 from policyguard.model.event import Event
 from policyguard.report.escape import for_json
 from policyguard.traces import Reader, Skipped, TraceError, TraceFile, expand
-from policyguard.traces.containers.parquet import Rows, parse_columns
+from policyguard.traces.containers.parquet import Rows
 from policyguard.traces.convert import RenamedSession, convert_traces
 from policyguard.traces.importers import IMPORTERS
 from policyguard.traces.interleaving import InterleavedFiles
 from policyguard.traces.session_trees import find_session_trees
 from policyguard.traces.stats import collect_stats
 from policyguard.traces.stats_text import render_text
+from policyguard.traces.where import read_rows
 from policyguard.traces.writers.ocsf import write_ocsf
 from policyguard.traces.writers.otlp import write_otlp
 
@@ -153,10 +154,8 @@ def _write_parquet(events: Iterable[Event], file: IO[bytes]) -> int:
 
 
 def _read_rows(where: str, columns: str, count: Callable[[int], None] | None = None) -> Rows:
-    from policyguard.traces.where import parse_condition  # needs the parser of CEL
-
     try:
-        return Rows(parse_condition(where) if where else True, parse_columns(columns), count)
+        return read_rows(where, columns, count)
     except TraceError as error:
         usage_error(error)
 

@@ -16,7 +16,7 @@ from policyguard.simulate.replay import Replay, load
 from policyguard.simulate.sampling import SessionSample
 from policyguard.simulate.tally import ReportSize, Tally
 from policyguard.traces import Reader
-from policyguard.traces.containers.parquet import Rows, parse_columns
+from policyguard.traces.containers.parquet import Rows
 from policyguard.traces.session_trees import SessionTree, find_session_trees
 
 
@@ -40,10 +40,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     def read_rows(self) -> Rows:
         """Return which rows are read. Raises `TraceError`."""
-        from policyguard.traces.where import parse_condition  # needs the parser of CEL
+        from policyguard.traces.where import read_rows  # needs the parser of CEL
 
-        condition = parse_condition(self.where) if self.where else True
-        return Rows(condition, parse_columns(self.columns))
+        return read_rows(self.where, self.columns)
 
 
 class JobInputs(msgspec.Struct, frozen=True):

@@ -5,10 +5,12 @@ date >= "2026-01-01" && agent in ["a", "b"] && !(project == "test")
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from policyguard.cel.syntax import ast
 from policyguard.cel.syntax.parse import parse
+from policyguard.traces.containers.parquet import Rows, parse_columns
 from policyguard.traces.containers.row_filter import (
     COMPARE,
     AllOf,
@@ -23,6 +25,11 @@ from policyguard.traces.item import TraceError
 
 OPTION = "--where"
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+
+
+def read_rows(where: str, columns: str, count: Callable[[int], None] | None = None) -> Rows:
+    """Return which rows `--where` and `--columns` ask for; see `Rows`. Raises `TraceError`."""
+    return Rows(parse_condition(where) if where else True, parse_columns(columns), count)
 
 
 def parse_condition(text: str) -> Condition:

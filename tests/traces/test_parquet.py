@@ -175,6 +175,28 @@ def test_folders_are_columns(tmp_path: Path) -> None:
     assert run("simulate", tmp_path / "lake", "--where", 'date == "1999-01-01"').exit_code == 2
 
 
+def test_suggest_reads_parquet(tmp_path: Path) -> None:
+    runs = [
+        lines(
+            f"s{n}",
+            [failed("run", "boom", n=1)] * (3 + n % 7),
+            success=n % 7 < 3,
+            agent=f"a{n % 2}",
+        )
+        for n in range(120)
+    ]
+    source = write(tmp_path / "runs.jsonl", *runs)
+    target = convert(source, tmp_path / "runs.parquet")
+
+    def suggest(*arguments: object) -> dict[str, Any]:
+        found = run("suggest", *arguments, "--max-harm", "0.1", "--format", "json")
+        report: dict[str, Any] = json.loads(found.stdout)
+        return report
+
+    assert suggest(target)["sessions"] == suggest(source)["sessions"] == 120
+    assert suggest(target, "--where", 'agent == "a1"')["sessions"] == 60
+
+
 SCHEMA = {
     "run": ["r1", "r1", "r2", "r2"],
     "name": ["bash", "read", "bash", "bash"],

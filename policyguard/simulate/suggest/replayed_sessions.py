@@ -17,6 +17,8 @@ from policyguard.simulate.redacted import PartialEvaluator
 from policyguard.simulate.replay import runs
 from policyguard.simulate.run import Run
 from policyguard.traces import Item, Reader, Skipped, TraceFile
+from policyguard.traces.containers.parquet import Rows
+from policyguard.traces.containers.unpack import ALL_ROWS
 
 _REFUSING_EFFECTS = frozenset(
     effect.value for effect in Effect if effect.strength >= Effect.ASK.strength
@@ -60,8 +62,9 @@ class SessionResult(NamedTuple):
 class RecordedRuns:
     """Recorded runs for many replays. They are read once if they fit in memory, else each time."""
 
-    def __init__(self, files: Sequence[Path], labels: Labels | None) -> None:
+    def __init__(self, files: Sequence[Path], labels: Labels | None, rows: Rows = ALL_ROWS) -> None:
         self._files = files
+        self._rows = rows
         self._labels = labels
         self._kept: list[tuple[Path, str | None, list[Item]]] = []
         self._is_read = False
@@ -75,7 +78,7 @@ class RecordedRuns:
             for path, format_, kept in self._kept:
                 yield TraceFile(path, format_, iter(kept))
             return
-        reader = Reader()
+        reader = Reader(rows=self._rows)
         self.trace_count = index = 0
         for file in self._files:
             for trace in reader.iter_files(file):

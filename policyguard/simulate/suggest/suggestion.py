@@ -46,6 +46,8 @@ from policyguard.simulate.suggest.search_space import (
 )
 from policyguard.simulate.suggest.signature_proposals import propose_signatures
 from policyguard.simulate.suggest.sweep import Sweep
+from policyguard.traces.containers.parquet import Rows
+from policyguard.traces.containers.unpack import ALL_ROWS
 
 Replayed = list[tuple[Combination, list[SessionResult]]]
 """Candidates, and the sessions under each."""
@@ -60,6 +62,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     `max_harm` is the accepted share of successful runs with a refused call, `delta` the probability
     that the guarantee fails; both between 0 and 1. The layers' `extends` are relative to `folder`.
+    `rows` are those of Parquet files and folders that are read.
     """
 
     policies: tuple[str, ...]
@@ -69,6 +72,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     delta: float = 0.1
     seed: int = 0
     folder: Path = Path()
+    rows: Rows = ALL_ROWS
 
 
 def suggest(request: Request, on_step: Callable[[str], None] = lambda step: None) -> Suggestion:
@@ -104,7 +108,7 @@ class _Search:
         self._on_step = on_step
         self._policy: CompiledPolicy = load(request.policies)
         labels = Labels.read(request.labels) if request.labels is not None else None
-        self._recording = RecordedRuns(request.files, labels)
+        self._recording = RecordedRuns(request.files, labels, request.rows)
         self._extends = relative_extends(request.policies, Path())
         self._name = f"{self._policy.policy.name}-suggested"
         self._replays = 1

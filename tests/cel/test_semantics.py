@@ -110,6 +110,15 @@ class TestOrder:
         assert error(f"size('a') {operator} x", x=value) == error(f"0 {operator} x", x=value)
 
 
+class TestTimes:
+    def test_sums_of_times_and_durations(self) -> None:
+        later = "timestamp('2026-01-01T00:00:05Z')"
+        assert evaluate(f"timestamp('2026-01-01T00:00:00Z') + duration('5s') == {later}") is True
+        assert evaluate(f"duration('5s') + timestamp('2026-01-01T00:00:00Z') == {later}") is True
+        assert evaluate("duration('5s') + duration('1s') == duration('6s')") is True
+        assert evaluate("x + y == z", x=Duration(1), y=Timestamp(2), z=Timestamp(3)) is True
+
+
 class TestNumbers:
     @pytest.mark.parametrize(
         ("source", "value"),

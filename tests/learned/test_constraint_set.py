@@ -497,6 +497,18 @@ def test_a_success_ends_what_its_entry_taught_among_others_on_the_key() -> None:
     assert [one.learn for one in constraints] == ["one", "three"]
 
 
+def test_a_scope_that_ends_leaves_nothing() -> None:
+    constraints, config = _constraint_set(), _learn_settings(2)
+    for scope in ("session:a", "session:a\x1fgroup", "session:ab", "project:session:a"):
+        _learn(constraints, config, [_failure("call:x", scope=scope, signature="one")])
+        _learn(constraints, config, [_failure("call:y", scope=scope)] * 2)
+    constraints.remove_scope("session:a")
+    left = {"session:ab", "project:session:a"}
+    assert {one.scope for one in constraints} == left
+    assert {one.scope for one in constraints.evidence()} == left
+    assert {scope for scope, _ in constraints._by_key} == left
+
+
 def test_stored_evidence_is_capped() -> None:
     constraints = _constraint_set(max_evidence=3)
     for number in range(10):

@@ -282,15 +282,18 @@ def test_objects_are_compared_as_what_they_are(
         assert len(ran) == 1
 
 
-def test_a_chain_of_one_mapping_is_that_mapping(session: Session) -> None:
+@pytest.mark.parametrize(("plain", "wrapped"), [({"a": 1}, ChainMap({"a": 1})), ([1], deque([1]))])
+def test_a_container_that_hides_nothing_is_its_content(
+    session: Session, plain: Any, wrapped: Any
+) -> None:
     @session.guard.tool
     def store(value: Any) -> None: ...
 
     with session:
-        store({"a": 1})
-        store(ChainMap({"a": 1}))
+        store(plain)
+        store(wrapped)
         with pytest.raises(CallRefused, match="same call"):
-            store(ChainMap({"a": 1}))
+            store(wrapped)
 
 
 @pytest.mark.parametrize(

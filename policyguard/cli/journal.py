@@ -90,11 +90,11 @@ def _read_lines(path: Path, *, follow: bool) -> Iterator[bytes]:
 
 
 @journal.command(epilog="Example: policyguard journal anchors --store state.db > anchors.jsonl")
-@path_option("--store", help_="The store's file.  [default: the user's own]")
+@named_store_option()
 @path_option(
     *OUTPUT, default=STDOUT, metavar="FILE", help_="The file to write.  [default: standard output]"
 )
-def anchors(store: Path | None, output: Path) -> None:
+def anchors(store: str | Path | None, output: Path) -> None:
     """Write the anchors, and notes of pruned and repaired journals, one per line.
 
     Keep them where neither agents nor their users can write.
@@ -102,7 +102,7 @@ def anchors(store: Path | None, output: Path) -> None:
     """
     check_output(output, ())
     try:
-        opened = SqliteStore(store or default_store_path(), caps=None, read_only=True)
+        opened = open_named_store(store or default_store_path(), caps=None, read_only=True)
         with open_output(output) as file:
             for line in anchor_lines(chain(opened.anchors.all(), opened.anchors.notes())):
                 file.write(f"{line}\n".encode())
@@ -113,7 +113,7 @@ def anchors(store: Path | None, output: Path) -> None:
 @journal.command(
     "prune", epilog="Example: policyguard journal prune --store state.db --older-than 30d"
 )
-@path_option("--store", help_="The store's file.  [default: the user's own]")
+@named_store_option()
 @click.option(
     "--older-than",
     required=True,
@@ -121,7 +121,7 @@ def anchors(store: Path | None, output: Path) -> None:
     help="Delete journals whose last event is older, such as `30d`.",
 )
 @path_option("--key", help_="The file with the key of the journals.")
-def prune_command(store: Path | None, older_than: str, key: Path | None) -> None:
+def prune_command(store: str | Path | None, older_than: str, key: Path | None) -> None:
     """Delete old journals now, whatever `journal.keep_for` says and the clock did before.
 
     Journals that do not verify, or that are being written, are kept. The store notes what was
@@ -140,12 +140,9 @@ def prune_command(store: Path | None, older_than: str, key: Path | None) -> None
     )
     now = time.time_ns()
     try:
-        path = resolve_store_path(store or default_store_path())
-        if not path.exists():
-            usage_error(f"{path}: no store at this path; pass the path of one as `--store`")
-        opened = SqliteStore(path, caps=None)
+        opened, folder = _open_for_pruning(store)
         result = prune(
-            journal_folder(path),
+            folder,
             opened.anchors,
             retention,
             now=now,
@@ -214,6 +211,18 @@ def verify_command(
             click.echo(f"   = help: {finding.help}")
     click.echo(_summary(result, has_anchors=opened is not None or anchor is not None), err=True)
     context.exit(1 if result.has_failed else 0)
+
+
+def _open_for_pruning(store: str | Path | None) -> tuple[Store, Path]:
+    """Return a store that exists, and the folder of its journals here."""
+    if store is not None and is_database_address(store):
+        database = open_named_store(store, caps=None)
+        folder: Path = getattr(database, "journal_folder", Path())
+        return database, folder
+    path = resolve_store_path(store or default_store_path())
+    if not path.exists():
+        usage_error(f"{path}: no store at this path; pass the path of one as `--store`")
+    return SqliteStore(path, caps=None), journal_folder(path)
 
 
 def _open_anchors(store: str | Path | None) -> tuple[Store | None, Path]:

@@ -294,6 +294,10 @@ def test_commands_take_an_address(postgres: Server, policy: Path) -> None:
     run("constraints", "revoke", listed[0]["id"])
     run("budgets", "reset", "all")
     assert run("grants", "list") == "no grants\n"
+    assert '"session":"a"' in run("journal", "anchors")
+    assert "is up to date" in run("store", "migrate")
+    assert "0 deleted, 0 kept" in run("journal", "prune", "--older-than", "30d")
+    assert "1 deleted, 0 kept" in run("journal", "prune", "--older-than", "0s")
     with Guard.load(policy, store=address) as guard:
         assert guard.session("c", project="p").check("run", {"x": 1})
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import click
 
-from policyguard.cli.options import path_option, policy_option
+from policyguard.cli.options import named_store_option, policy_option
 from policyguard.cli.terminal import policy_error, reports_errors, usage_error
 from policyguard.compiler import compile_policy
+from policyguard.journal import handover
 from policyguard.journal.folder import file_name
 from policyguard.journal.format import LineError, decode
 from policyguard.model.diagnostic import PolicyError
@@ -20,19 +23,20 @@ from policyguard.report.why import render_why
 from policyguard.simulate.why import explain_call
 from policyguard.store.errors import StoreError
 from policyguard.store.json_lines import read_lines
+from policyguard.store.opening import open_named_store
 from policyguard.store.paths import default_store_path, journal_folder
-from policyguard.store.sqlite.store import SqliteStore
+from policyguard.store.protocol import SharedAnchorStore, Store
 
 
 @click.command(epilog="Example: policyguard why run-1 toolu_01 --policy policyguard.yaml")
 @click.argument("session")
 @click.argument("call")
 @policy_option
-@path_option("--store", help_="The store's file.  [default: the user's own]")
+@named_store_option()
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text")
 @reports_errors(StoreError, OSError)
 def why(
-    session: str, call: str, policies: tuple[str, ...], store: Path | None, output_format: str
+    session: str, call: str, policies: tuple[str, ...], store: str | Path | None, output_format: str
 ) -> None:
     """Show why CALL of SESSION was decided as it was, from its journal.
 
@@ -44,14 +48,14 @@ def why(
     except PolicyError as error:
         policy_error(error)
     location = store or default_store_path()
-    journal = journal_folder(location) / file_name(escape_surrogates(session))
-    if not journal.is_file():
-        usage_error(
-            f"{journal}: session `{for_terminal(session)}` has no journal; "
-            "`policyguard journal show` reads others"
-        )
-    compiled.fingerprinter.rekey(SqliteStore(location, caps=None, read_only=True).fingerprint_key)
-    found = explain_call(compiled, _read_events(journal), call)
+    opened = open_named_store(location, caps=None, read_only=True)
+    beside = getattr(opened, "journal_folder", None)  # of a database, on this host
+    folder = beside if isinstance(beside, Path) else journal_folder(Path(location))
+    journal = folder / file_name(escape_surrogates(session))
+    compiled.fingerprinter.rekey(opened.fingerprint_key)
+    found = explain_call(
+        compiled, _read_events(journal, _find_lines(journal, session, opened)), call
+    )
     if found is None:
         usage_error(
             f"session `{for_terminal(session)}` has no call `{for_terminal(call)}`; "
@@ -60,12 +64,28 @@ def why(
     click.echo(json_document(found.to_json()) if output_format == "json" else render_why(found))
 
 
-def _read_events(path: Path) -> Iterator[Event]:
-    with path.open("rb") as file:
-        for number, line in enumerate(read_lines(file), 1):
-            if not line.endswith(b"\n"):
-                return  # being written
-            try:
-                yield decode(line[:-1])
-            except LineError as error:
-                usage_error(f"{path}: line {number}: {error}; see `policyguard journal verify`")
+def _find_lines(journal: Path, session: str, store: Store) -> Iterator[bytes]:
+    """Yield the lines of a session's journal: of this host, or those that a database has."""
+    if journal.is_file():
+        with journal.open("rb") as file:
+            yield from read_lines(file)
+        return
+    shared = store.anchors if isinstance(store.anchors, SharedAnchorStore) else None
+    lines = iter(handover.read_lines(shared.lines(session), sys.maxsize) if shared else ())
+    first = next(lines, None)
+    if first is None:
+        usage_error(
+            f"{journal}: session `{for_terminal(session)}` has no journal; "
+            "`policyguard journal show` reads others"
+        )
+    yield from chain([first], lines)
+
+
+def _read_events(path: Path, lines: Iterable[bytes]) -> Iterator[Event]:
+    for number, line in enumerate(lines, 1):
+        if not line.endswith(b"\n"):
+            return  # being written
+        try:
+            yield decode(line[:-1])
+        except LineError as error:
+            usage_error(f"{path}: line {number}: {error}; see `policyguard journal verify`")

@@ -10,8 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from policyguard import AlteredError, Decision, Guard
+from policyguard.cli import main
 from policyguard.journal.verify import VerifyResult, verify
 from tests.store.postgres_server import Server, postgres
 
@@ -91,6 +93,17 @@ def test_a_session_goes_on_with_another_host(hosts: tuple[Host, Host]) -> None:
     assert codes(check(one.address, one, two)) == ["journal/handed-over"]
     assert codes(check(one.address, one)) == []
     assert codes(check(one.address, two)) == ["journal/handed-over"]
+
+
+def test_another_host_explains_a_call(hosts: tuple[Host, Host]) -> None:
+    one, two = hosts
+    one.call("look", "deploy")
+    arguments = ["why", "s", "c2", "--policy", str(two.policy), "--store", two.address]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    assert "decided   ask, by rules/asks" in result.output
+    result = CliRunner().invoke(main, ["why", "none", *arguments[2:]])
+    assert (result.exit_code, "has no journal" in result.output) == (2, True)
 
 
 def test_an_approval_is_used_on_another_host(hosts: tuple[Host, Host]) -> None:

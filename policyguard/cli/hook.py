@@ -15,13 +15,17 @@ from policyguard.adapters.installation.settings import (
     show_change,
     write_settings,
 )
-from policyguard.cli.options import path_option, policy_option
+from policyguard.cli.options import named_store_option, path_option, policy_option
 from policyguard.cli.terminal import policy_error, reports_errors, status, usage_error
 from policyguard.compiler import compile_policy
 from policyguard.model.diagnostic import PolicyError
 from policyguard.model.errors import PolicyguardError
 from policyguard.report.escape import for_terminal
-from policyguard.store.paths import default_store_path, resolve_store_path
+from policyguard.store.paths import (
+    default_store_path,
+    is_database_address,
+    resolve_store_path,
+)
 
 _host = click.argument("host", type=click.Choice([*INSTALLATIONS]))
 _settings = path_option("--settings", help_="The host's settings file.  [default: the user's]")
@@ -36,7 +40,7 @@ def hook() -> None:
 @hook.command(epilog="Example: policyguard hook install claude-code --policy policyguard.yaml")
 @_host
 @policy_option
-@path_option("--store", help_="The store's file.  [default: the user's own]")
+@named_store_option()
 @_settings
 @click.option(
     "--wait",
@@ -49,7 +53,7 @@ def hook() -> None:
 def install(
     host: str,
     policies: tuple[str, ...],
-    store: Path | None,
+    store: str | Path | None,
     settings: Path | None,
     wait: int,
     *,
@@ -61,7 +65,8 @@ def install(
     except PolicyError as error:
         policy_error(error)
     chosen = INSTALLATIONS[host]
-    path = resolve_store_path(store or default_store_path())
+    named = store or default_store_path()
+    path = named if is_database_address(named) else resolve_store_path(named)
     socket = locate_socket(policies, path)
 
     def command(report: bool) -> str:

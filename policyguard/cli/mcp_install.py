@@ -23,13 +23,13 @@ from policyguard.adapters.installation.settings import (
     show_change,
     write_settings,
 )
-from policyguard.cli.options import path_option, policy_option
+from policyguard.cli.options import named_store_option, path_option, policy_option
 from policyguard.cli.terminal import policy_error, reports_errors, status, usage_error
 from policyguard.compiler import compile_policy
 from policyguard.model.diagnostic import PolicyError
 from policyguard.model.errors import PolicyguardError
 from policyguard.report.escape import for_terminal
-from policyguard.store.paths import default_store_path
+from policyguard.store.paths import default_store_path, is_database_address
 
 _client = click.argument("client", type=click.Choice([*MCP_CLIENTS]))
 _settings = path_option("--settings", help_="The client's settings file.  [default: the user's]")
@@ -42,7 +42,7 @@ _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 @click.command(epilog="Example: policyguard mcp install cursor --policy policyguard.yaml")
 @_client
 @policy_option
-@path_option("--store", help_="The store's file.  [default: memory alone]")
+@named_store_option("The store's file, or `postgresql://…`.  [default: memory alone]")
 @_settings
 @_server
 @click.option(
@@ -56,7 +56,7 @@ _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 def install(
     client: str,
     policies: tuple[str, ...],
-    store: Path | None,
+    store: str | Path | None,
     settings: Path | None,
     servers: tuple[str, ...],
     address: str,
@@ -75,7 +75,9 @@ def install(
     chosen = MCP_CLIENTS[client]
     file = settings or chosen.default_file()
     named = resolve_policies([*policies])
-    arguments = proxy_arguments(named, None if store is None else str(store.resolve()))
+    is_file = store is not None and not is_database_address(store)
+    located = Path(str(store)).resolve() if is_file else store
+    arguments = proxy_arguments(named, None if located is None else str(located))
     proxy = Proxy(sys.executable, arguments, address.rstrip("/"))
     before, records = read_settings(file), read_records(_records_file(), file)
     try:

@@ -8,12 +8,14 @@ from pathlib import Path
 import click
 
 from policyguard.adapters.mcp.settings import ProxyLimits
-from policyguard.cli.options import path_option, policy_option
+from policyguard.cli.options import named_store_option, policy_option
 from policyguard.cli.terminal import policy_error, reports_errors, status, usage_error
 from policyguard.model.diagnostic import PolicyError
 from policyguard.model.errors import PolicyguardError
 
-_store_option = path_option("--store", help_="The store's file.  [default: memory alone]")
+_store_option = named_store_option(
+    "The store's file, or `postgresql://…`.  [default: memory alone]"
+)
 _session_option = click.option(
     "--session", default="", help="The session's id.  [default: what the client says, or a new one]"
 )
@@ -51,7 +53,7 @@ def _limit_options(command: Callable[..., None]) -> Callable[..., None]:
 @reports_errors(PolicyguardError, OSError)
 def run(
     policies: tuple[str, ...],
-    store: Path | None,
+    store: str | Path | None,
     session: str,
     server: str,
     command: tuple[str, ...],
@@ -95,7 +97,7 @@ def run(
 @reports_errors(PolicyguardError, OSError)
 def serve(
     policies: tuple[str, ...],
-    store: Path | None,
+    store: str | Path | None,
     session: str,
     upstreams: tuple[str, ...],
     host: str,

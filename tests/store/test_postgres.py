@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -300,6 +301,31 @@ def test_commands_take_an_address(postgres: Server, policy: Path) -> None:
     assert "1 deleted, 0 kept" in run("journal", "prune", "--older-than", "0s")
     with Guard.load(policy, store=address) as guard:
         assert guard.session("c", project="p").check("run", {"x": 1})
+
+
+def test_hooks_and_proxies_take_an_address(postgres: Server, policy: Path, tmp_path: Path) -> None:
+    address = postgres.new_address()
+    settings = tmp_path / "settings.json"
+    named = ["--policy", str(policy), "--store", address, "--settings", str(settings), "--yes"]
+    result = CliRunner().invoke(main, ["hook", "install", "claude-code", *named])
+    assert result.exit_code == 0, result.output
+    (hook,) = json.loads(settings.read_text())["hooks"]["PreToolUse"][0]["hooks"]
+    event = {"session_id": "s", "hook_event_name": "PreToolUse", "tool_use_id": "t", "cwd": "/"}
+    call = {**event, "tool_name": "deploy", "tool_input": {"n": 1}}
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path / "none")}
+    answer = subprocess.run(  # as the host runs it; the service starts, and ends when it is idle
+        [*shlex.split(hook["command"]), "--socket", str(tmp_path / "s")],
+        input=json.dumps(call),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "asks" in answer.stdout
+    store = PostgresStore(address, caps=CAPS)
+    assert [anchor.session for anchor in store.anchors.all()] == ["s"]
+    store.close()
+    subprocess.run(["pkill", "-f", address], check=False)
 
 
 def test_a_later_schema_is_left_alone(postgres: Server, policy: Path) -> None:

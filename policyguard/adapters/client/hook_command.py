@@ -95,12 +95,10 @@ def _tell(status: int, _: dict[str, str], body: bytes, failed: int) -> int:
 
 
 def _locate(policies: Sequence[str], store: list[str]) -> str:
-    from pathlib import Path
-
     from policyguard.adapters.client.location import locate_socket
     from policyguard.store.paths import default_store_path
 
-    return str(locate_socket(policies, Path(store[0]) if store else default_store_path()))
+    return str(locate_socket(policies, store[0] if store else default_store_path()))
 
 
 def _answer_alone(

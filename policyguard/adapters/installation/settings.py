@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from policyguard.adapters.client import hook_command
 from policyguard.model.errors import PolicyguardError
+from policyguard.store.paths import is_database_address
 
 MARKS = ("policyguard-hook", "hook_command.py")
 """What the commands of our entries contain, by which they are found again."""
@@ -41,7 +42,7 @@ class Installation(NamedTuple):
 
 
 def hook_command_line(
-    host: str, policies: list[str], store: Path, socket: Path, *, report: bool, wait: int = 0
+    host: str, policies: list[str], store: str | Path, socket: Path, *, report: bool, wait: int = 0
 ) -> str:
     """Return the command that a host runs, with absolute paths.
 
@@ -50,7 +51,8 @@ def hook_command_line(
     named = resolve_policies(policies)
     parts = [sys.executable, "-I", "-S", str(Path(hook_command.__file__).resolve()), host]
     parts += [part for policy in named for part in ("--policy", policy)]
-    parts += ["--store", str(store.resolve()), "--socket", str(socket)]
+    located = store if is_database_address(store) else Path(store).resolve()
+    parts += ["--store", str(located), "--socket", str(socket)]
     if report:
         parts.append("--report")
     elif wait:

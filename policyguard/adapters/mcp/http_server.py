@@ -50,7 +50,7 @@ def read_upstreams(given: Sequence[str]) -> dict[str, str]:
 
 def run_http(
     policies: Sequence[str],
-    store: Path | None,
+    store: str | Path | None,
     upstreams: dict[str, str],
     limits: ProxyLimits,
     *,

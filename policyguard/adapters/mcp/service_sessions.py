@@ -47,7 +47,7 @@ class ServiceRequestError(PolicyguardError):
 class Service:
     """The way to the service of a policy and a store; it is started if need be."""
 
-    def __init__(self, policies: Sequence[str], store: Path) -> None:
+    def __init__(self, policies: Sequence[str], store: str | Path) -> None:
         self._socket = str(locate_socket(policies, store))
         self._command = serve_command(self._socket, policies, [str(store)])
 

@@ -31,7 +31,11 @@ from policyguard.adapters.mcp.server_process import ServerProcess
 from policyguard.adapters.mcp.settings import ProxyLimits
 from policyguard.guard.guard import Guard
 from policyguard.guard.host_log import log_failure, warn
-from policyguard.store.paths import default_store_path, resolve_store_path
+from policyguard.store.paths import (
+    default_store_path,
+    is_database_address,
+    resolve_store_path,
+)
 
 
 class StdioSettings(NamedTuple):
@@ -42,7 +46,7 @@ class StdioSettings(NamedTuple):
     """
 
     policies: Sequence[str]
-    store: Path | None
+    store: str | Path | None
     command: Sequence[str]
     limits: ProxyLimits
     server: str = ""
@@ -84,7 +88,9 @@ def _guard_server(settings: StdioSettings, guard: Guard) -> tuple[GuardedServer,
             name_client_process,
         )
 
-        store = resolve_store_path(settings.store or default_store_path())
+        store = settings.store or default_store_path()
+        if not is_database_address(store):
+            store = resolve_store_path(store)
         sessions = ServiceSessions(guard, Service(settings.policies, store))
         process = name_client_process()
         runs = Runs(sessions, fixed=settings.session, idle=limits.idle, cwd=cwd, unnamed=process)

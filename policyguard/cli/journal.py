@@ -15,11 +15,13 @@ from policyguard.cli.options import OUTPUT, named_store_option, path_option
 from policyguard.cli.output import STDOUT, check_output, open_output
 from policyguard.cli.terminal import usage_error
 from policyguard.compiler.load.scalars import parse_duration
+from policyguard.engines.remote_files import CopyTarget
 from policyguard.journal.anchor_export import anchor_lines, read_anchors
 from policyguard.journal.chain import Hasher, read_key
 from policyguard.journal.errors import JournalError
 from policyguard.journal.findings import UNPROVEN
 from policyguard.journal.retention import Retention, prune
+from policyguard.journal.shipping import ship
 from policyguard.journal.show import format_line, format_session, is_event, read_lines
 from policyguard.journal.verify import StoreState, VerifyResult, verify
 from policyguard.report.escape import for_terminal, json_document
@@ -158,6 +160,42 @@ def prune_command(store: str | Path | None, older_than: str, key: Path | None) -
         click.echo(f"kept: {for_terminal(str(kept))}", err=True)
     click.echo(f"{len(result.deleted)} deleted, {len(result.kept)} kept", err=True)
     click.get_current_context().exit(1 if result.kept else 0)
+
+
+@journal.command(
+    "ship", epilog="Example: policyguard journal ship --store state.db s3://evidence/host-1"
+)
+@click.argument("target")
+@click.argument("folders", nargs=-1, type=click.Path(path_type=Path, file_okay=False))
+@named_store_option()
+@path_option("--key", help_="The file with the key of the journals.")
+def ship_command(
+    target: str, folders: tuple[Path, ...], store: str | Path | None, key: Path | None
+) -> None:
+    """Copy journals to TARGET: a folder, or an address such as `s3://…`.
+
+    FOLDERS are by default the journals beside the store. A journal that does not verify is not
+    copied; what is at the target and is not a beginning of the journal stays. Run it again and
+    again: what is there is not sent again. Exit codes: 0; 1 (a journal was not copied); 2 (misuse).
+    """
+    try:
+        opened, own_folder = _open_anchors(store)
+        secret = read_key(key) if key is not None else None
+        result = ship(
+            folders or (own_folder,),
+            CopyTarget(target),
+            lambda file: verify(
+                [file], anchors=opened.anchors if opened is not None else None, key=secret
+            ),
+            lambda name: click.echo(for_terminal(name)),
+        )
+    except (JournalError, StoreError, OSError) as error:
+        usage_error(error)
+    for failure in result.failures:
+        click.echo(f"not copied: {for_terminal(failure)}", err=True)
+    shipped, failed = len(result.shipped), len(result.failures)
+    click.echo(f"{shipped} copied, {result.unchanged} unchanged, {failed} not copied", err=True)
+    click.get_current_context().exit(1 if failed else 0)
 
 
 @journal.command("verify", epilog="Example: policyguard journal verify --store state.db")

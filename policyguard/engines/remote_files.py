@@ -100,6 +100,49 @@ class _Translated(io.RawIOBase):
         super().close()
 
 
+class CopyTarget:
+    """A folder of this machine, or an address, to which files are written whole or not at all."""
+
+    def __init__(self, target: str) -> None:
+        """Make the folder if needed. Raises `OSError`."""
+        self._folder = None if is_remote(target) else Path(target)
+        self._address = target.rstrip("/")
+        if self._folder is not None:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def open(self, name: str) -> IO[bytes] | None:
+        """Open a file for reading; None if there is none. Raises `OSError`."""
+        if self._folder is not None:
+            path = self._folder / name
+            return path.open("rb") if path.exists() else None
+        address = f"{self._address}/{name}"
+        with _translated():
+            system, path_there = _connect(address)
+            system.invalidate_cache()
+            if not system.exists(path_there):
+                return None
+        return RemoteFile(address).open("rb")
+
+    def write(self, name: str, chunks: Iterator[bytes]) -> None:
+        """Write a file under another name, and give it its own when it is whole."""
+        if self._folder is not None:
+            part = self._folder / f"{name}.part"
+            part.unlink(missing_ok=True)
+            made = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(made, "wb") as file:
+                file.writelines(chunks)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(self._folder / name)
+            return
+        with _translated():
+            system, path = _connect(f"{self._address}/{name}")
+            with system.open(f"{path}.part", "wb") as file:
+                for chunk in chunks:
+                    file.write(chunk)
+            system.mv(f"{path}.part", path)
+
+
 def expand_address(address: str) -> Iterator[Path]:
     """Yield the files of an address: itself, those below a folder, or those of a glob, sorted.
 

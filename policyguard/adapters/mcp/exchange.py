@@ -244,7 +244,10 @@ class Exchange:
                 log_failure(f"a response of `{self.server.name}` was not passed on")
                 text = f"policyguard failed to pass the response on ({type(error).__name__})"
                 return error_response(message["id"], INTERNAL_ERROR, text)
-        if message.get("method") == "notifications/tasks/status":
+        if not isinstance(message.get("method"), str):
+            warn(f"dropped what `{self.server.name}` wrote: no request, response or notification")
+            return None
+        if message["method"] == "notifications/tasks/status":
             self.server.note_task(params(message))
         return message
 

@@ -20,6 +20,7 @@ from policyguard.adapters.mcp.messages import (
     SERVER_GONE,
     MalformedError,
     Message,
+    as_judged,
     decode,
     encode,
     error_response,
@@ -118,6 +119,7 @@ class ProxiedRequest:
                 await self._reply.send_message(error_response(None, INVALID_REQUEST, text), 400)
                 return
             message = messages[0]
+            body = as_judged(body, message)
         work = asyncio.create_task(self._work(message, body))
         leaving = asyncio.create_task(_wait_until_gone(receive))
         try:

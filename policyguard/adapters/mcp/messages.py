@@ -66,6 +66,27 @@ def encode(message: Message | list[Message]) -> bytes:
         return json.dumps(message, separators=(",", ":")).encode()
 
 
+def as_judged(data: bytes, message: Message) -> bytes:
+    """Return a client's message as bytes: those that arrived, or new ones if a call repeats a key.
+
+    Of such a key the policy has read the last, and a server may read the first.
+    """
+    if message.get("method") != "tools/call":
+        return data
+    try:
+        json.loads(data, object_pairs_hook=_require_once)
+    except (ValueError, RecursionError):
+        return encode(message)
+    return data
+
+
+def _require_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
+
 def is_request(message: Message) -> bool:
     """Whether a message waits for a response."""
     return "method" in message and "id" in message

@@ -21,6 +21,7 @@ from policyguard.adapters.mcp.messages import (
     SERVER_GONE,
     MalformedError,
     Message,
+    as_judged,
     decode,
     encode,
     error_response,
@@ -169,7 +170,7 @@ class StdioPump:
                 continue
             for message in messages:
                 passage = self._exchange.from_client(message, self._send_to_client)
-                raw = line if len(messages) == 1 else encode(message)
+                raw = as_judged(line, message) if len(messages) == 1 else encode(message)
                 if isinstance(passage, Passage):
                     await self._deliver(passage, message, raw)
                 else:

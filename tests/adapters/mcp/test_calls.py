@@ -13,7 +13,13 @@ from policyguard import Guard
 from policyguard.adapters.mcp.call_sessions import LocalSessions
 from policyguard.adapters.mcp.exchange import Exchange
 from policyguard.adapters.mcp.guarded_server import GuardedServer
-from policyguard.adapters.mcp.messages import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
+from policyguard.adapters.mcp.messages import (
+    CLIENT_CAPABILITIES,
+    CLIENT_INFO,
+    PROTOCOL_VERSION,
+    as_judged,
+    decode,
+)
 from policyguard.adapters.mcp.pending import Passage
 from policyguard.adapters.mcp.runs import Runs
 from policyguard.adapters.mcp.settings import ProxyLimits
@@ -112,6 +118,37 @@ def play(tmp_path: Path) -> Iterator[Callable[..., None]]:
 
 
 REFUSED = "rules:\n  no: {tools: [drop], message: never, instead: archive it}\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "passed"),
+    [
+        (b'{"method":"tools/call", "params":{"a":1}}', None),
+        (b'{"method":"x","a":1,"a":2}', None),
+        (
+            b'{"method":"tools/call","params":{"name":"t","arguments":{"path":"/a","path":"/b"}}}',
+            b'{"method":"tools/call","params":{"name":"t","arguments":{"path":"/b"}}}',
+        ),
+        (
+            b'{"method":"tools/call","params":{"name":"safe"},"params":{"name":"drop"}}',
+            b'{"method":"tools/call","params":{"name":"drop"}}',
+        ),
+    ],
+)
+def test_a_call_is_passed_on_as_it_was_judged(data: bytes, passed: bytes | None) -> None:
+    (message,) = decode(data)
+    assert as_judged(data, message) == (data if passed is None else passed)
+
+
+def test_what_is_no_message_of_a_server_is_dropped(play: Any) -> None:
+    async def story(peers: Peers) -> None:
+        await peers.open()
+        for odd in ({}, {"jsonrpc": "2.0"}, {"method": 5}, {"a": None}):
+            assert peers.exchange.from_server(odd) is None
+        told = {"jsonrpc": "2.0", "method": "notifications/message"}
+        assert peers.exchange.from_server(told) is told
+
+    play("", story)
 
 
 @pytest.mark.parametrize("meta", [{}, MODERN])

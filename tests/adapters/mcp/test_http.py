@@ -408,7 +408,7 @@ def test_a_client_that_reads_nothing(play: Play) -> None:
         await read_body(head, reader)
         writer.write(STREAM)
         for _ in range(2000):
-            writer.write(b"data: {}" + b" " * 50_000 + b"\n\n")
+            writer.write(b'data: {"method":"notifications/message"}' + b" " * 50_000 + b"\n\n")
             await writer.drain()
             written += 50_000
 

@@ -77,3 +77,18 @@ def test_folder_that_cannot_be_named_is_an_error(tmp_path: Path) -> None:
         load(tmp_path, journal="s3://me:s3cret@bucket/j")
     assert "s3cret" not in str(error.value)
     assert [file.name for file in tmp_path.iterdir()] == ["policy.yaml"]
+
+
+def test_two_stores_in_one_folder_are_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy = tmp_path / "p.yaml"
+    policy.write_text("policyguard: 1\nname: p\n")
+    (tmp_path / "other.sqlite").write_bytes(b"SQLite format 3\0" + b"x" * 200)  # not ours
+    (tmp_path / "pipe").mkdir()
+    Guard.load(policy, store=tmp_path / "one.db").close()
+    assert not caplog.records
+    Guard.load(policy, store=tmp_path / "two.db").close()
+    (record,) = caplog.records
+    assert "one.db` share their journals" in record.getMessage()
+    assert "give each store a folder of its own" in record.getMessage()

@@ -124,6 +124,9 @@ def open_journal(
                 "the store is no file; pass `journal=FOLDER`, or set `journal.durability: memory`"
             )
         return None
+    path = getattr(store, "path", None)
+    if isinstance(path, Path) and folder == journal_folder(path):
+        _warn_of_other_store(path)
     return Journal(
         folder,
         store.anchors,
@@ -140,6 +143,17 @@ def open_journal(
         key=key,
         on_finding=host_reports.add_repair,
     )
+
+
+def _warn_of_other_store(path: Path) -> None:
+    from policyguard.store.sqlite.store import find_other_store
+
+    other = find_other_store(path)
+    if other is not None:
+        warn(
+            f"the stores `{path}` and `{other}` share their journals, and the sessions of one look "
+            "altered to the other: give each store a folder of its own"
+        )
 
 
 def apply_retention(

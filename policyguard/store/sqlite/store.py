@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -35,8 +36,30 @@ _SELECT_KEY = "SELECT value FROM meta WHERE name = 'key'"
 _EVICTED = "anchors dropped"
 _TIME = "time"
 _LOADS = "loads"
+_MAX_ENTRIES, _HEADER_BYTES, _ID_AT = 200, 100, 68
+"""How many files of a folder are looked at, the header of a database, and its application's id."""
 _BATCH_ROWS = 500
 """The rows of one read, so that no process waits for a long one."""
+
+
+def find_other_store(path: Path) -> Path | None:
+    """Return another store in a store's folder, which would share its journals; None without one.
+
+    In a folder of very many files it may not be found.
+    """
+    marker = APPLICATION_ID.to_bytes(4)
+    try:
+        with os.scandir(path.parent) as entries:
+            for entry in islice(entries, _MAX_ENTRIES):
+                if entry.name == path.name or not entry.is_file(follow_symlinks=False):
+                    continue
+                with open(entry.path, "rb") as file:  # noqa: PTH123 - a path as text
+                    head = file.read(_HEADER_BYTES)
+                if head.startswith(b"SQLite format 3\0") and head[_ID_AT : _ID_AT + 4] == marker:
+                    return Path(entry.path)
+    except OSError:
+        pass
+    return None
 
 
 class SqliteStore:

@@ -10,11 +10,20 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
-from policyguard.cli.options import store_option
-from policyguard.cli.terminal import reports_errors, suggest_next, usage_error
+from policyguard.cli.options import columns_option, policy_option, store_option, where_option
+from policyguard.cli.terminal import (
+    policy_error,
+    reports_errors,
+    status,
+    suggest_next,
+    usage_error,
+)
+from policyguard.compiler import compile_policy
 from policyguard.journal.folder import file_name
+from policyguard.model.diagnostic import PolicyError
 from policyguard.report.constraints import render_constraint, render_constraints, render_observation
 from policyguard.report.escape import for_json, for_terminal, json_document
+from policyguard.simulate.learning import learn_constraints
 from policyguard.store import constraint_records
 from policyguard.store.constraint_records import ConstraintImportError
 from policyguard.store.errors import StoreError
@@ -22,13 +31,17 @@ from policyguard.store.json_lines import read_lines
 from policyguard.store.opening import open_named_store
 from policyguard.store.paths import journal_folder
 from policyguard.store.protocol import Store
+from policyguard.traces import Reader, TraceError, expand
 from policyguard.traces.reader import find_call
+from policyguard.traces.where import read_rows
+
+_EXIT_NOTHING = 1
 
 
 @click.group()
 @store_option
 def constraints() -> None:
-    """List, explain, revoke and copy learned constraints."""
+    """List, explain, revoke, copy and learn constraints."""
 
 
 def _open_store(path: str | Path, *, write: bool = False) -> Store:
@@ -142,6 +155,49 @@ def import_command(store: str | Path, file: Any) -> None:
     )
     skipped = f"; {refused} stay revoked" if refused else ""
     click.echo(f"{taken} imported{skipped}")
+
+
+@constraints.command(
+    "learn",
+    epilog="Example: policyguard constraints learn recorded-runs/ --project web > learned.jsonl",
+)
+@click.argument("traces", nargs=-1, required=True)
+@policy_option
+@click.option("--project", default="", help="The project of runs whose recording names none.")
+@where_option
+@columns_option
+@store_option
+@click.pass_obj
+@reports_errors(StoreError, TraceError, OSError)
+def learn_command(
+    store: str | Path,
+    traces: tuple[str, ...],
+    policies: tuple[str, ...],
+    project: str,
+    where: str,
+    columns: str,
+) -> None:
+    """Print what the policy would have learned from recorded runs, to review and import.
+
+    TRACES are files, folders and globs. The constraints hold in the store that is named. Exit
+    codes: 0; 1 (nothing was learned); 2 (misuse, or a broken policy).
+    """
+    try:
+        compiled = compile_policy(policies)
+    except PolicyError as error:
+        policy_error(error)
+    files, reader = list(expand(traces)), Reader(rows=read_rows(where, columns))
+    found = learn_constraints(
+        compiled,
+        (trace for file in files for trace in reader.iter_files(file)),
+        key=_open_store(store, write=True).fingerprint_key,
+        project=project,
+        on_skipped=lambda item: status(f"skipped {item.file}: {item.reason}"),
+    )
+    for constraint in found:
+        click.echo(for_json(msgspec.json.encode(constraint).decode()))
+    status("1 constraint learned" if len(found) == 1 else f"{len(found)} constraints learned")
+    click.get_current_context().exit(0 if found else _EXIT_NOTHING)
 
 
 def _echo_constraint(

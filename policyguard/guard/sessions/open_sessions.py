@@ -45,6 +45,7 @@ class OpenSessions:
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._locks: dict[str, SessionLock] = {}
         self._lock_generation: object = None
+        self._lost: dict[str, None] = {}
         self._last_numbers: OrderedDict[str, int] = OrderedDict()
         self._number_floor = 0
         self.deferred: WeakValueDictionary[str, Session] = WeakValueDictionary()
@@ -80,18 +81,20 @@ class OpenSessions:
         generation = getattr(self._store, "lock_generation", None)
         if generation == self._lock_generation or self._store is None:
             return []
-        lost = []
+        lost = self._lost  # kept if the store fails on the way
         for id_, lock in self._locks.items():
-            if not lock.is_held:
+            if not lock.is_held and id_ not in lost:
                 try:
-                    found = self._locks[id_] = self._store.lock_session(id_)
+                    found = self._store.lock_session(id_)
                 except SessionBusyError:
-                    lost.append(id_)
+                    lost[id_] = None
                     continue
                 if getattr(found, "before", None) != getattr(lock, "opening", None):
-                    lost.append(id_)
+                    lost[id_] = None
+                self._locks[id_] = found
+        self._lost = {}
         self._lock_generation = generation
-        return lost
+        return [*lost]
 
     def is_held(self, id_: str) -> bool:
         """Whether a session is here, or is being opened."""

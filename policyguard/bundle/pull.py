@@ -39,6 +39,7 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a folder has: the highest version that was in force, and what its source said of it."""
 
     version: int = 0
+    name: str = ""
     sha256: str = ""
     source: str = ""
     etag: str = ""
@@ -78,6 +79,11 @@ def _pull(source: str, folder: Path, keys: Sequence[Path], now: datetime) -> Pul
         bundle, etag = decode(fetched.data, source), fetched.etag
     check_signature(bundle, keys, source)
     manifest = bundle.manifest
+    if state.name not in ("", manifest.name):
+        raise BundleError(
+            f"{source}: is of policy `{manifest.name:.80}`, but `{state.name:.80}` is in force "
+            "here; use another folder for another policy"
+        )
     if manifest.version < state.version:
         raise BundleError(
             f"{source}: version {manifest.version}, but version {state.version} was in force here: "
@@ -97,7 +103,7 @@ def _pull(source: str, folder: Path, keys: Sequence[Path], now: datetime) -> Pul
     else:
         release = _install(bundle, folder / _RELEASES)
         digest = _point_at(current, release, bundle)
-    _write_state(folder, State(manifest.version, bundle.sha256, source, etag))
+    _write_state(folder, State(manifest.version, manifest.name, bundle.sha256, source, etag))
     _remove_old(folder / _RELEASES, current.resolve())
     return Pulled(
         manifest.name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -67,7 +68,7 @@ def _fetch_address(address: str, etag: str, max_bytes: int) -> Fetched | None:
             if error.code == 304 and etag:
                 return None
             raise BundleError(f"{shown}: answers {error.code}; see its server") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise BundleError(f"{shown}: cannot be reached: {reason}") from None
 

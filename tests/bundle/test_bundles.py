@@ -276,6 +276,19 @@ def test_an_old_bundle_cannot_be_put_back(team: Team) -> None:
         team.pull()
 
 
+def test_a_bundle_of_another_policy_is_refused(team: Team) -> None:
+    team.publish(1)
+    team.pull()
+    other = team.sources / "other.yaml"
+    other.write_text("policyguard: 1\nname: sandbox\n")
+    ok("build", other, "--version", 900, "-o", team.file)
+    ok("sign", team.file, "--key", team.private)
+    with pytest.raises(BundleError, match="is of policy `sandbox`, but `fleet` is in force here"):
+        team.pull()
+    team.publish(2, "later")
+    assert team.pull().version == 2
+
+
 def test_files_that_were_changed_on_a_host_are_replaced(team: Team) -> None:
     team.publish(1)
     first = team.pull()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -10,12 +9,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from policyguard.bundle.bundle import Bundle, Manifest, make_bundle
+from policyguard.bundle.bundle import Bundle, Manifest, hash_text, make_bundle
 from policyguard.bundle.check import check_policy, run_tests
 from policyguard.bundle.errors import BundleError
 from policyguard.bundle.unpack import unpack
 from policyguard.compiler import compile_policy
-from policyguard.compiler.inputs import PACK_PREFIX
 from policyguard.testing.discovery import find_tests
 
 
@@ -33,13 +31,11 @@ def build(
     `NothingToTestError`.
     """
     compiled = compile_policy([*policies], cache=False)
-    files = {Path(one.key): one for one in compiled.inputs.files if not _is_pack(one.key)}
+    files = [Path(one.key) for one in compiled.inputs.own_files]
     named = [Path(os.path.realpath(policy)) for policy in policies]
     tested = [Path(os.path.realpath(test)) for test in (find_tests(tests) if tests else ())]
     root = Path(os.path.commonpath([*(one.parent for one in (*files, *tested))]))
-    contents: dict[str, str] = {}
-    for path in (*files, *tested):
-        contents[_name(path, root)] = _read_text(path)
+    contents = {_name(path, root): _read_text(path) for path in (*files, *tested)}
     bundle = make_bundle(
         Manifest(
             name=compiled.policy.name,
@@ -48,12 +44,8 @@ def build(
             expires=(now + expires_after).replace(microsecond=0) if expires_after else None,
             policies=tuple(_name(path, root) for path in named),
             tests=tuple(_name(path, root) for path in tested),
-            files={name: _sha256(text) for name, text in contents.items()},
-            packs={
-                one.key.removeprefix(PACK_PREFIX): one.sha256.hex()
-                for one in compiled.inputs.files
-                if _is_pack(one.key)
-            },
+            files={name: hash_text(text) for name, text in contents.items()},
+            packs=compiled.inputs.pack_files,
             environ=tuple(sorted(compiled.inputs.environ)),
             digest=compiled.evaluator.digest,
             policyguard=_own_version(),
@@ -68,10 +60,6 @@ def build(
     return bundle
 
 
-def _is_pack(key: str) -> bool:
-    return key.startswith(PACK_PREFIX)
-
-
 def _name(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix()
 
@@ -81,10 +69,6 @@ def _read_text(path: Path) -> str:
         return path.read_bytes().decode()
     except UnicodeDecodeError:
         raise BundleError(f"{path}: is no text in UTF-8; write it so") from None
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _own_version() -> str:

@@ -72,7 +72,7 @@ class Bundle(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sha256(self) -> str:
         """The SHA-256 (hex) of the manifest."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        return hash_text(self.text)
 
     @property
     def signed_bytes(self) -> bytes:
@@ -88,6 +88,11 @@ class Bundle(msgspec.Struct, frozen=True, kw_only=True):
             files=dict(sorted(self.files.items())),
         )
         return msgspec.json.format(msgspec.json.encode(document)) + b"\n"
+
+
+def hash_text(text: str) -> str:
+    """Return the SHA-256 (hex) of a text in UTF-8."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def make_bundle(manifest: Manifest, files: dict[str, str]) -> Bundle:
@@ -132,10 +137,7 @@ def _find_problem(manifest: Manifest, document: _Document) -> str:
     for name, text in files.items():
         if not _is_plain(name):
             return f"the name `{name:.80}` is not that of a file inside the bundle"
-        if (
-            hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-            != manifest.files[name]
-        ):
+        if hash_text(text) != manifest.files[name]:
             return f"the file `{name:.80}` is not that of the manifest: it was altered"
     if not manifest.policies or not {*manifest.policies, *manifest.tests} <= files.keys():
         return "the manifest names a policy or test that is not in the bundle"

@@ -9,7 +9,7 @@ from pathlib import Path
 from policyguard.bundle.bundle import Bundle, format_time
 from policyguard.bundle.errors import BundleError
 from policyguard.compiler import compile_policy
-from policyguard.compiler.inputs import PACK_PREFIX
+from policyguard.compiler.pipeline import policy_error
 from policyguard.lint.linter import lint_paths
 from policyguard.model.diagnostic import PolicyError
 from policyguard.report.policy_tests.rendering import render_text
@@ -51,11 +51,7 @@ def check_policy(bundle: Bundle, folder: Path) -> str:
         compiled = compile_policy([*policies], cache=False)
     except PolicyError as error:
         raise BundleError(f"{manifest.name}: does not compile here:\n{error}") from None
-    packs = {
-        one.key.removeprefix(PACK_PREFIX): one.sha256.hex()
-        for one in compiled.inputs.files
-        if one.key.startswith(PACK_PREFIX)
-    }
+    packs = compiled.inputs.pack_files
     if packs != manifest.packs:
         odd = min(name for name, _ in packs.items() ^ manifest.packs.items())
         raise BundleError(
@@ -64,17 +60,14 @@ def check_policy(bundle: Bundle, folder: Path) -> str:
         )
     outside = [
         one.display_name
-        for one in compiled.inputs.files
-        if not one.key.startswith(PACK_PREFIX)
-        and not Path(one.key).is_relative_to(folder.resolve())
+        for one in compiled.inputs.own_files
+        if not Path(one.key).is_relative_to(folder.resolve())
     ]
     if outside:
         raise BundleError(f"{manifest.name}: reads a file that is not in it: {outside[0]}")
     errors = [one for one in lint_paths(policies).diagnostics if one.severity == "error"]
     if errors:
-        from policyguard.report.findings.diagnostics import render_text as render
-
-        raise BundleError(f"{manifest.name}: has errors:\n{render(errors)}")
+        raise BundleError(f"{manifest.name}: has errors:\n{policy_error(errors)}")
     return compiled.evaluator.digest
 
 

@@ -26,7 +26,7 @@ def unpack(bundle: Bundle, folder: Path) -> None:
                 if not inner.exists():
                     inner.mkdir()
                     inner.chmod(_FOLDER_MODE)
-            path.write_bytes(text.encode("utf-8", "surrogatepass"))
+            path.write_bytes(text.encode())
             path.chmod(_FILE_MODE)
     except OSError as error:
         raise BundleError(
@@ -44,5 +44,5 @@ def is_unpacked(bundle: Bundle, folder: Path) -> bool:
         }
     except OSError:
         return False
-    wanted = {name: text.encode("utf-8", "surrogatepass") for name, text in bundle.files.items()}
+    wanted = {name: text.encode() for name, text in bundle.files.items()}
     return found == wanted

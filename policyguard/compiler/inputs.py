@@ -55,6 +55,20 @@ class Inputs(msgspec.Struct, frozen=True, array_like=True):
     files: tuple[InputFile, ...]
     environ: dict[str, str | None]
 
+    @property
+    def own_files(self) -> tuple[InputFile, ...]:
+        """The files that are not those of packs."""
+        return tuple(file for file in self.files if not file.key.startswith(PACK_PREFIX))
+
+    @property
+    def pack_files(self) -> dict[str, str]:
+        """The SHA-256 (hex) of the files of packs, by their names."""
+        return {
+            file.key.removeprefix(PACK_PREFIX): file.sha256.hex()
+            for file in self.files
+            if file.key.startswith(PACK_PREFIX)
+        }
+
     def is_unchanged(self, environ: Mapping[str, str]) -> bool:
         """Return whether reading them again would give the same."""
         same_environ = all(environ.get(name) == value for name, value in self.environ.items())

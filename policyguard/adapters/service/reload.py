@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policyguard.compiler import compile_policy
-from policyguard.compiler.inputs import PACK_PREFIX, Inputs
+from policyguard.compiler.inputs import Inputs
 from policyguard.compiler.pipeline import policy_error
 from policyguard.guard.guard import Guard
 from policyguard.guard.host_log import warn
@@ -106,7 +106,7 @@ class PolicyReload:
 
 
 def _own_files(inputs: Inputs) -> list[Path]:
-    return [Path(file.key) for file in inputs.files if not file.key.startswith(PACK_PREFIX)]
+    return [Path(file.key) for file in inputs.own_files]
 
 
 def _stamp(file: Path) -> object:

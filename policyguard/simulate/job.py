@@ -152,14 +152,18 @@ def build_report(
     job: Job, inputs: JobInputs, tallies: Sequence[Tally], *, partial: bool
 ) -> Figures:
     """Merge the tallies of a job's parts into its report."""
-    first, *others = tallies
-    for tally in others:
-        first.merge(tally)
     compiled = [inputs.policy, *filter(None, [inputs.baseline])]
-    figures = first.build_figures(compiled, inputs.labels, partial=partial)
+    figures = merge(*tallies).build_figures(compiled, inputs.labels, partial=partial)
     figures.traces.named_files = len(job.files)
     figures.traces.sample = job.sample
     return figures
+
+
+def merge(first: Tally, *others: Tally) -> Tally:
+    """Add tallies to the first one, in their order, and return it."""
+    for tally in others:
+        first.merge(tally)
+    return first
 
 
 def file_size(file: Path) -> int:

@@ -11,7 +11,6 @@ import msgspec
 from policyguard.simulate.job import (
     Job,
     JobInputs,
-    ProgressCallback,
     ReplayWorker,
     file_size,
 )
@@ -73,24 +72,12 @@ def _pack(trees: Sequence[tuple[SessionTree, int]], target: int) -> list[Part]:
     return parts
 
 
-def replay_part(job: Job, part: Part, on_progress: ProgressCallback) -> tuple[Tally, bool]:
-    """Replay a part of a job. Return its tally, and whether it is partial."""
-    shard = LineShard(part.shard, part.shards)
-    worker = ReplayWorker(job, _load_inputs(job), shard, lambda _: True, on_progress, part.trees)
-    return worker.run()
-
-
-def replay_whole_part(job: Job, part: Part) -> Tally:
+def replay_part(job: Job, part: Part) -> Tally:
     """Replay a part in a worker of a cluster, which reports when it is done."""
-    return replay_part(job, part, lambda done, events: None)[0]
-
-
-def merge(tallies: Sequence[Tally]) -> Tally:
-    """Return the sum of tallies, in their order."""
-    first, *others = tallies
-    for tally in others:
-        first.merge(tally)
-    return first
+    shard = LineShard(part.shard, part.shards)
+    inputs = _load_inputs(job)
+    worker = ReplayWorker(job, inputs, shard, lambda _: True, lambda *_: None, part.trees)
+    return worker.run()[0]
 
 
 _load_inputs = lru_cache(maxsize=1)(JobInputs.load)

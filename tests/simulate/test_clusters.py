@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from policyguard.cli import main
 from policyguard.simulate.clusters.cluster import run_on
 from policyguard.simulate.job import Job, JobInputs, StoppedError, run_job
-from policyguard.simulate.parts import Part, replay_whole_part, split
+from policyguard.simulate.parts import Part, replay_part, split
 from policyguard.simulate.workers import WorkerError
 from policyguard.traces.session_trees import find_session_trees
 from tests.simulate.recording import failed, lines, policy, read, write
@@ -170,4 +170,4 @@ def test_an_address_needs_an_engine(job: Job) -> None:
 
 
 def test_an_empty_part_is_an_empty_tally(job: Job) -> None:
-    assert replay_whole_part(job, Part((), 0)).traces.sessions == 0
+    assert replay_part(job, Part((), 0)).traces.sessions == 0

@@ -14,9 +14,10 @@ from policyguard.simulate.job import (
     ProgressCallback,
     StoppedError,
     build_report,
+    merge,
     run_job,
 )
-from policyguard.simulate.parts import Part, merge, replay_whole_part, split
+from policyguard.simulate.parts import Part, replay_part, split
 from policyguard.simulate.tally import Tally
 from policyguard.simulate.workers import WorkerError, find_sequential_entries
 from policyguard.traces.session_trees import find_session_trees
@@ -79,15 +80,18 @@ def run_on(
     with connect(address, workers) as connected:
         tallies, partial = _replay(connected, job, parts, on_progress)
     if not tallies:  # stopped before the first was done, or there is nothing to read
-        tallies = [replay_whole_part(job, Part((), 0))]
+        tallies = [replay_part(job, Part((), 0))]
     return build_report(job, inputs, tallies, partial=partial)
 
 
 def _replay(
     engine: Engine, job: Job, parts: Sequence[Part], on_progress: ProgressCallback
 ) -> tuple[list[Tally], bool]:
-    """Replay the parts. Return their sum, and whether it was stopped: then of those that ended."""
-    tasks = [engine.submit(replay_whole_part, job, part) for part in parts]
+    """Replay the parts. Return tallies whose sum is theirs, and whether it was stopped.
+
+    A stopped replay has the tallies of the parts that had ended.
+    """
+    tasks = [engine.submit(replay_part, job, part) for part in parts]
     try:
         for done in _iter_ended(engine, tasks, on_progress):
             on_progress(parts[done].size, 0)
@@ -95,11 +99,10 @@ def _replay(
     except StoppedError:
         ended = engine.wait(tasks, 0)
         engine.cancel([task for task in tasks if task not in ended])
-        tallies = [engine.result(task) for task in tasks if task in ended]
-        return [merge(tallies)] if tallies else [], True
+        return [engine.result(task) for task in tasks if task in ended], True
     while len(tasks) > 1:
         groups = [tasks[start : start + _FAN_IN] for start in range(0, len(tasks), _FAN_IN)]
-        tasks = [engine.submit(_merge_all, *group) for group in groups]
+        tasks = [engine.submit(merge, *group) for group in groups]
     return [engine.result(task) for task in tasks], False
 
 
@@ -126,10 +129,6 @@ def _require_success(engine: Engine, task: Task, job: Job, part: Part) -> None:
             f"the part with {files[0]}{more} failed, also when it was tried again: "
             f"{type(error).__name__}: {error}"
         ) from None
-
-
-def _merge_all(*tallies: Tally) -> Tally:
-    return merge(tallies)
 
 
 def _find_engine(name: str) -> Connect:

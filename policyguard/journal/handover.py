@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from socket import gethostname
 from typing import BinaryIO
@@ -62,7 +63,7 @@ def take_over(path: Path, anchor: Anchor, anchors: SharedAnchorStore) -> Iterato
             except BaseException:
                 part.unlink()
                 raise
-        own = count_own_lines(path, part)
+        own = _count_own_lines(path, part)
         place = anchors.last_place(anchor.session)
         if own:
             aside = path.with_name(f"{path.name}.{anchor.count}{ASIDE}")
@@ -106,14 +107,19 @@ def _copy(pieces: Iterable[bytes], file: BinaryIO, size: int) -> int:
     return copied
 
 
-def count_own_lines(path: Path, other: Path) -> int:
+def count_common(lines: Iterable[bytes], other: Iterable[bytes]) -> int:
+    """Return how many lines two journals begin with that are the same."""
+    pairs = zip(lines, other, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _count_own_lines(path: Path, other: Path) -> int:
     """Return how many lines a file has from where it differs from another; 0 without a file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
     except FileNotFoundError:
         return 0
-    with os.fdopen(descriptor, "rb") as one, other.open("rb") as two:
-        for line in one:
-            if line != two.readline():
-                return 1 + sum(1 for _ in one)
-    return 0
+    with os.fdopen(descriptor, "rb") as lines, other.open("rb") as others:
+        common = count_common(lines, others)
+        lines.seek(0)
+        return sum(1 for _ in lines) - common

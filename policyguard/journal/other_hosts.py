@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from itertools import takewhile
 from pathlib import Path
 
 from policyguard.journal.chain import ChainPosition
 from policyguard.journal.findings import VerifyFinding, make_finding
-from policyguard.journal.handover import place_of, read_lines
+from policyguard.journal.handover import count_common, place_of, read_lines
 from policyguard.store.protocol import Anchor, AnchorStore, SharedAnchorStore
 
 
@@ -52,7 +51,8 @@ class OtherHosts:
         if end.count >= anchored or len({one.chain for one in anchors}) != 1:
             return None
         for where, lines in self._find_longer(file, anchors[0].session, end):
-            common = _count_common(file, lines)
+            with file.open("rb") as own_lines:
+                common = count_common(own_lines, lines)
             if common == end.count:
                 message = f"ends at line {end.count} of {anchored}: the session went on at {where}"
                 return make_finding("journal/handed-over", file, message, end.count)
@@ -78,10 +78,3 @@ class OtherHosts:
         """Return the other place where a session went on; empty for this one."""
         place = self._shared.last_place(session) if self._shared is not None else ""
         return "" if place == place_of(folder) else place
-
-
-def _count_common(file: Path, lines: Iterable[bytes]) -> int:
-    """Return how many lines a file begins with that are also there."""
-    with file.open("rb") as own:
-        pairs = zip(own, lines, strict=False)
-        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

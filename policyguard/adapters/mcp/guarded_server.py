@@ -235,13 +235,11 @@ class GuardedServer:
                 return message
             return self._finish_error(call, message, error)
         result = message.get("result")
-        if isinstance(result, dict) and self._may_edit(call):
-            # Judged is what was read: of a repeated member the last, and nothing beside the result.
-            message = {key: message[key] for key in ("jsonrpc", "id", "result") if key in message}
         if not isinstance(result, dict):
             text = f"the response of `{self.name}` has no result"
             self.abandon(call, text)
             return error_response(message["id"], INTERNAL_ERROR, text)
+        message = self._keep_judged(call, message)
         if result.keys().isdisjoint(
             _SHOWN
         ):  # what a client shows is a result, whatever it is called
@@ -256,9 +254,16 @@ class GuardedServer:
         edited = self.record(call, result)
         return message if edited is result else {**message, "result": edited}
 
-    def _may_edit(self, call: OpenCall) -> bool:
+    def _keep_judged(self, call: OpenCall, message: Message) -> Message:
+        """Return a response; where its result may be edited, only what is judged of it.
+
+        A client might read what the policy did not see: a repeated member's first value, or one
+        beside the result.
+        """
         decision = call.decision
-        return decision is not None and self.sessions.may_edit_results(call.session, decision.tool)
+        if decision is None or not self.sessions.may_edit_results(call.session, decision.tool):
+            return message
+        return {key: message[key] for key in ("jsonrpc", "id", "result") if key in message}
 
     def finish_task(self, method: str, params: dict[str, Any], message: Message) -> Message:
         """Record the result of a task, if this response brings it; return it for the client."""
@@ -272,8 +277,7 @@ class GuardedServer:
             return self._finish_error(call, message, error) if method == "tasks/result" else message
         if not isinstance(result, dict):
             return error_response(message["id"], INTERNAL_ERROR, "the response has no result")
-        if self._may_edit(call):
-            message = {key: message[key] for key in ("jsonrpc", "id", "result") if key in message}
+        message = self._keep_judged(call, message)
         if method == "tasks/result" or not result.keys().isdisjoint(_SHOWN):
             edited = self.record(call, result)
             return message if edited is result else {**message, "result": edited}

@@ -103,9 +103,8 @@ class CallPipeline(KnownCalls):
                     attempt.id = f"c{self.last_number}"
             try:
                 if self.closed:
-                    evaluation = self._closed_evaluation
-                    attempt.id, admit = "", False  # a later call may get this number
-                elif invalid_reason:
+                    raise ClosedError(self.closed_reason)
+                if invalid_reason:
                     evaluation = decisions.invalid_arguments(
                         attempt, invalid_reason, observe=mode.observe
                     )
@@ -138,7 +137,7 @@ class CallPipeline(KnownCalls):
                         evaluation = budgets.evaluate(attempt, evaluate, admit=admit)
             except ClosedError:
                 evaluation, bound_plan = self._closed_evaluation, None
-                attempt.id, admit = "", False
+                attempt.id, admit = "", False  # a later call may get this number
             except ArgumentsError as error:
                 evaluation = decisions.invalid_arguments(attempt, str(error), observe=mode.observe)
             except Exception as error:  # noqa: BLE001 - the policy says what a defect of ours means

@@ -106,15 +106,12 @@ def convert(
     with open_output(output) as file:
         if output_format == "parquet":
             written = _write_parquet(conversion, file)
-            status(_summary(conversion, "events", written))
-            if not written:
-                context.exit(1)
-            return
-        for line in _write(conversion, output_format, content):
-            written += 1
-            if output == STDOUT:
-                line = for_json(line.decode()).encode()
-            file.write(line + b"\n")
+        else:
+            for line in _write(conversion, output_format, content):
+                written += 1
+                if output == STDOUT:
+                    line = for_json(line.decode()).encode()
+                file.write(line + b"\n")
         status(_summary(conversion, output_format, written))
         if not written:  # leaves the output file as it was
             context.exit(1)
@@ -178,7 +175,7 @@ class _BytesRead:
 
 
 def _summary(conversion: _Conversion, output_format: str, written: int) -> str:
-    if output_format == "events":
+    if output_format in ("events", "parquet"):
         return f"{written} events written, {conversion.skipped} skipped"
     things = "findings" if output_format == "ocsf" else "lines of spans"
     return (

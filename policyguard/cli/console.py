@@ -17,7 +17,7 @@ from policyguard.cli.options import named_store_option, path_option, policy_opti
 from policyguard.cli.terminal import policy_error, reports_errors, suggest_next, usage_error
 from policyguard.compiler import compile_policy
 from policyguard.model.diagnostic import PolicyError
-from policyguard.store.paths import default_store_path, is_database_address, resolve_store_path
+from policyguard.store.paths import resolve_store
 
 _SECONDS = 20.0
 
@@ -45,11 +45,7 @@ def console(
 
     The address lets anyone answer as you: it holds a token, which ends with the service.
     """
-    path = (
-        store
-        if store and is_database_address(store)
-        else resolve_store_path(store or default_store_path())
-    )
+    path = resolve_store(store)
     chosen = str(socket_path or locate_socket(policies, path))
     token = "" if admin_token_file is None else admin_token_file.read_text().strip()
     body = json.dumps({"by": by or getpass.getuser(), "labels": [*labels]}).encode()

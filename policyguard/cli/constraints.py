@@ -29,7 +29,7 @@ from policyguard.store.constraint_records import ConstraintImportError
 from policyguard.store.errors import StoreError
 from policyguard.store.json_lines import read_lines
 from policyguard.store.opening import open_named_store
-from policyguard.store.paths import journal_folder
+from policyguard.store.paths import find_journal_folder
 from policyguard.store.protocol import Store
 from policyguard.traces import Reader, TraceError, expand
 from policyguard.traces.reader import find_call
@@ -213,11 +213,7 @@ def _echo_constraint(
 
 def _find_journals(store: Store) -> Path:
     """Return the folder of the journals that are written on this machine beside a store."""
-    folder: Path | None = getattr(store, "journal_folder", None)
-    path: Path | None = getattr(store, "path", None)
-    if folder is not None:
-        return folder
-    return journal_folder(path) if path is not None else Path()
+    return find_journal_folder(store) or Path()
 
 
 def _get_constraint(store: Store, id_: str) -> constraint_records.StoredConstraint:

@@ -21,11 +21,7 @@ from policyguard.compiler import compile_policy
 from policyguard.model.diagnostic import PolicyError
 from policyguard.model.errors import PolicyguardError
 from policyguard.report.escape import for_terminal
-from policyguard.store.paths import (
-    default_store_path,
-    is_database_address,
-    resolve_store_path,
-)
+from policyguard.store.paths import resolve_store
 
 _host = click.argument("host", type=click.Choice([*INSTALLATIONS]))
 _settings = path_option("--settings", help_="The host's settings file.  [default: the user's]")
@@ -65,8 +61,7 @@ def install(
     except PolicyError as error:
         policy_error(error)
     chosen = INSTALLATIONS[host]
-    named = store or default_store_path()
-    path = named if is_database_address(named) else resolve_store_path(named)
+    path = resolve_store(store)
     socket = locate_socket(policies, path)
 
     def command(report: bool) -> str:

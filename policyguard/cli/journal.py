@@ -30,9 +30,9 @@ from policyguard.store.json_lines import MAX_LINE_BYTES
 from policyguard.store.opening import open_named_store
 from policyguard.store.paths import (
     default_store_path,
-    is_database_address,
+    find_journal_folder,
     journal_folder,
-    resolve_store_path,
+    resolve_store,
 )
 from policyguard.store.protocol import Store
 from policyguard.store.sqlite.store import SqliteStore
@@ -253,26 +253,20 @@ def verify_command(
 
 def _open_for_pruning(store: str | Path | None) -> tuple[Store, Path]:
     """Return a store that exists, and the folder of its journals here."""
-    if store is not None and is_database_address(store):
-        database = open_named_store(store, caps=None)
-        folder: Path = getattr(database, "journal_folder", Path())
-        return database, folder
-    path = resolve_store_path(store or default_store_path())
-    if not path.exists():
-        usage_error(f"{path}: no store at this path; pass the path of one as `--store`")
-    return SqliteStore(path, caps=None), journal_folder(path)
+    named = resolve_store(store)
+    if isinstance(named, Path) and not named.exists():
+        usage_error(f"{named}: no store at this path; pass the path of one as `--store`")
+    opened = open_named_store(named, caps=None)
+    return opened, find_journal_folder(opened) or Path()
 
 
 def _open_anchors(store: str | Path | None) -> tuple[Store | None, Path]:
     """Return the store with the anchors, if there is one, and the folder of its journals here."""
-    if store is not None and is_database_address(store):
-        database = open_named_store(store, caps=None)
-        folder: Path = getattr(database, "journal_folder", Path())
-        return database, folder
-    path = resolve_store_path(store or default_store_path())
-    exists = store is not None or path.exists()  # the user's own need not exist
-    opened = SqliteStore(path, caps=None, read_only=True) if exists else None
-    return opened, journal_folder(path)
+    own = default_store_path()
+    if store is None and not own.exists():  # the user's own need not exist
+        return None, journal_folder(own)
+    opened = open_named_store(store or own, caps=None, read_only=True)
+    return opened, find_journal_folder(opened) or Path()
 
 
 def _state(store: SqliteStore) -> StoreState:

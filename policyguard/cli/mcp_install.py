@@ -29,7 +29,7 @@ from policyguard.compiler import compile_policy
 from policyguard.model.diagnostic import PolicyError
 from policyguard.model.errors import PolicyguardError
 from policyguard.report.escape import for_terminal
-from policyguard.store.paths import default_store_path, is_database_address
+from policyguard.store.paths import absolute_store, default_store_path
 
 _client = click.argument("client", type=click.Choice([*MCP_CLIENTS]))
 _settings = path_option("--settings", help_="The client's settings file.  [default: the user's]")
@@ -75,9 +75,7 @@ def install(
     chosen = MCP_CLIENTS[client]
     file = settings or chosen.default_file()
     named = resolve_policies([*policies])
-    is_file = store is not None and not is_database_address(store)
-    located = Path(str(store)).resolve() if is_file else store
-    arguments = proxy_arguments(named, None if located is None else str(located))
+    arguments = proxy_arguments(named, None if store is None else absolute_store(store))
     proxy = Proxy(sys.executable, arguments, address.rstrip("/"))
     before, records = read_settings(file), read_records(_records_file(), file)
     try:

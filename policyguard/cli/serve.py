@@ -10,7 +10,7 @@ from policyguard.cli.options import named_store_option, path_option, policy_opti
 from policyguard.cli.terminal import policy_error, reports_errors, status, usage_error
 from policyguard.model.diagnostic import PolicyError
 from policyguard.model.errors import PolicyguardError
-from policyguard.store.paths import default_store_path, is_database_address, resolve_store_path
+from policyguard.store.paths import resolve_store
 
 
 @click.command(epilog="Example: policyguard serve --policy policyguard.yaml --store state.db")
@@ -50,11 +50,7 @@ def serve(
         from policyguard.adapters.service.server import Service, read_token
     except ImportError as error:
         usage_error(f"{error.name} is missing: pip install 'policyguard-engine[service]'")
-    path = (
-        store
-        if store and is_database_address(store)
-        else resolve_store_path(store or default_store_path())
-    )
+    path = resolve_store(store)
     token = read_token(token_file) if token_file is not None else ""
     admin_token = read_token(admin_token_file) if admin_token_file is not None else ""
     try:

@@ -24,7 +24,7 @@ from policyguard.simulate.why import explain_call
 from policyguard.store.errors import StoreError
 from policyguard.store.json_lines import read_lines
 from policyguard.store.opening import open_named_store
-from policyguard.store.paths import default_store_path, journal_folder
+from policyguard.store.paths import default_store_path, find_journal_folder
 from policyguard.store.protocol import SharedAnchorStore, Store
 
 
@@ -47,10 +47,8 @@ def why(
         compiled = compile_policy(policies)
     except PolicyError as error:
         policy_error(error)
-    location = store or default_store_path()
-    opened = open_named_store(location, caps=None, read_only=True)
-    beside = getattr(opened, "journal_folder", None)  # of a database, on this host
-    folder = beside if isinstance(beside, Path) else journal_folder(Path(location))
+    opened = open_named_store(store or default_store_path(), caps=None, read_only=True)
+    folder = find_journal_folder(opened) or Path()
     journal = folder / file_name(escape_surrogates(session))
     compiled.fingerprinter.rekey(opened.fingerprint_key)
     found = explain_call(

@@ -56,6 +56,30 @@ def is_database_address(store: str | Path) -> bool:
     return isinstance(store, str) and store.startswith(("postgresql://", "postgres://"))
 
 
+def resolve_store(store: str | Path | None) -> str | Path:
+    """Return the path of a store, by default of the user's own, or the address of a database.
+
+    Raises `StoreError` for a path that cannot be a file's.
+    """
+    if store is None:
+        return default_store_path()
+    return store if is_database_address(store) else resolve_store_path(store)
+
+
+def absolute_store(store: str | Path) -> str:
+    """Return the name of a store for other processes: an absolute path, or an address."""
+    return str(store if is_database_address(store) else Path(store).resolve())
+
+
+def find_journal_folder(store: object) -> Path | None:
+    """Return the folder of an open store's journals on this host; None if it has none."""
+    path = getattr(store, "path", None)
+    if isinstance(path, Path):
+        return journal_folder(path)
+    beside = getattr(store, "journal_folder", None)
+    return beside if isinstance(beside, Path) else None
+
+
 def resolve_path(path: str | Path, remedy: str) -> Path:
     """Expand `~` in a path. Raises `StoreError` with a remedy for what is no path.
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from policyguard.store.paths import is_database_address, state_folder
+from policyguard.store.paths import absolute_store, state_folder
 
 _DIGEST_CHARS = 16
 
@@ -25,6 +25,6 @@ def locate_socket(policies: Iterable[str], store: str | Path) -> Path:
     named = [
         str(Path(policy).resolve()) if Path(policy).exists() else policy for policy in policies
     ]
-    name = "\0".join([*named, str(store if is_database_address(store) else Path(store).resolve())])
+    name = "\0".join([*named, absolute_store(store)])
     digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:_DIGEST_CHARS]
     return socket_folder() / f"{digest}.sock"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from policyguard.adapters.client import hook_command
 from policyguard.model.errors import PolicyguardError
-from policyguard.store.paths import is_database_address
+from policyguard.store.paths import absolute_store
 
 MARKS = ("policyguard-hook", "hook_command.py")
 """What the commands of our entries contain, by which they are found again."""
@@ -51,8 +51,7 @@ def hook_command_line(
     named = resolve_policies(policies)
     parts = [sys.executable, "-I", "-S", str(Path(hook_command.__file__).resolve()), host]
     parts += [part for policy in named for part in ("--policy", policy)]
-    located = store if is_database_address(store) else Path(store).resolve()
-    parts += ["--store", str(located), "--socket", str(socket)]
+    parts += ["--store", absolute_store(store), "--socket", str(socket)]
     if report:
         parts.append("--report")
     elif wait:

@@ -32,11 +32,7 @@ from policyguard.adapters.mcp.server_process import ServerProcess
 from policyguard.adapters.mcp.settings import ProxyLimits
 from policyguard.guard.guard import Guard
 from policyguard.guard.host_log import log_failure, warn
-from policyguard.store.paths import (
-    default_store_path,
-    is_database_address,
-    resolve_store_path,
-)
+from policyguard.store.paths import resolve_store
 
 
 class StdioSettings(NamedTuple):
@@ -89,10 +85,8 @@ def _guard_server(settings: StdioSettings, guard: Guard) -> tuple[GuardedServer,
             name_client_process,
         )
 
-        store = settings.store or default_store_path()
-        if not is_database_address(store):
-            store = resolve_store_path(store)
-        sessions = ServiceSessions(guard, Service(settings.policies, store))
+        service = Service(settings.policies, resolve_store(settings.store))
+        sessions = ServiceSessions(guard, service)
         process = name_client_process()
         runs = Runs(sessions, fixed=settings.session, idle=limits.idle, cwd=cwd, unnamed=process)
     else:

@@ -24,7 +24,7 @@ from policyguard.journal.errors import JournalError
 from policyguard.journal.journal import Journal
 from policyguard.journal.redaction import Redaction
 from policyguard.journal.retention import Retention
-from policyguard.store.paths import journal_folder, resolve_path
+from policyguard.store.paths import find_journal_folder, journal_folder, resolve_path
 from policyguard.store.protocol import Store
 
 
@@ -72,15 +72,13 @@ def locate_journal(store: Store | None, folder: object, key_file: object) -> Jou
 
 
 def _resolve_folder(folder: object, store: Store) -> Path | None:
-    store_path = getattr(store, "path", None)
-    own = journal_folder(store_path) if isinstance(store_path, Path) else None
+    own = find_journal_folder(store)
     if folder is None:
-        beside = getattr(store, "journal_folder", None)
-        return beside if own is None and isinstance(beside, Path) else own
+        return own
     if not isinstance(folder, (str, Path)):
         kind = type(folder).__name__
         raise TypeError(f"`journal` is the path of the journals' folder, not of type `{kind}`")
-    if own is not None:
+    if isinstance(getattr(store, "path", None), Path):
         raise ValueError(
             "`journal` is for stores that are no files; the journals of this one are in "
             f"`{own}`: leave `journal` out"

@@ -16,7 +16,7 @@ from policyguard.journal.format import encode
 from policyguard.model.event import Event
 from policyguard.report.escape import for_json
 from policyguard.traces import Reader, Skipped, TraceError, TraceFile, expand
-from policyguard.traces.containers.parquet import Rows
+from policyguard.traces.containers.row_filter import Rows
 from policyguard.traces.convert import RenamedSession, convert_traces
 from policyguard.traces.importers import IMPORTERS
 from policyguard.traces.interleaving import InterleavedFiles

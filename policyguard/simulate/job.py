@@ -16,7 +16,7 @@ from policyguard.simulate.replay import Replay, load
 from policyguard.simulate.sampling import SessionSample
 from policyguard.simulate.tally import ReportSize, Tally
 from policyguard.traces import Reader
-from policyguard.traces.containers.parquet import Rows
+from policyguard.traces.containers.row_filter import Rows
 from policyguard.traces.session_trees import SessionTree, find_session_trees
 
 

@@ -8,10 +8,9 @@ from pathlib import Path
 import msgspec
 
 from policyguard.model.event import Admitted, Completed
-from policyguard.traces.containers.parquet import Rows
+from policyguard.traces.containers.row_filter import ALL_ROWS, Rows
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.containers.unpack import (
-    ALL_ROWS,
     UnpackedContent,
     UnreadableContent,
     unpack,

@@ -9,8 +9,8 @@ import msgspec
 
 from policyguard.traces.containers.content import Content
 from policyguard.traces.containers.expansion_limit import BUFFER_BYTES
-from policyguard.traces.containers.parquet import Rows
-from policyguard.traces.containers.unpack import ALL_ROWS, UnreadableContent, unpack
+from policyguard.traces.containers.row_filter import ALL_ROWS, Rows
+from policyguard.traces.containers.unpack import UnreadableContent, unpack
 from policyguard.traces.containers.zip import ZipArchive
 from policyguard.traces.formats import claude_code, native
 from policyguard.traces.item import UnreadableError

@@ -6,11 +6,10 @@ date >= "2026-01-01" && agent in ["a", "b"] && !(project == "test")
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from policyguard.cel.syntax import ast
 from policyguard.cel.syntax.parse import parse
-from policyguard.traces.containers.parquet import Rows, parse_columns
+from policyguard.traces.containers.parquet import parse_columns
 from policyguard.traces.containers.row_filter import (
     COMPARE,
     AllOf,
@@ -19,7 +18,9 @@ from policyguard.traces.containers.row_filter import (
     Condition,
     Not,
     OneOf,
+    Rows,
     Value,
+    parse_time,
 )
 from policyguard.traces.item import TraceError
 
@@ -74,10 +75,9 @@ def _value(node: ast.Expr) -> Value:
             return -value
         case ast.Call(_, None, "timestamp", _, [ast.Constant(_, str() as text)]):
             try:
-                found = datetime.fromisoformat(text)
+                return parse_time(text)
             except ValueError:
                 raise _problem(node, "no time such as 2026-01-01T00:00:00Z") from None
-            return found if found.tzinfo else found.replace(tzinfo=UTC)
     raise _problem(node, "a column is compared with a text, a number, a bool or timestamp('…')")
 
 

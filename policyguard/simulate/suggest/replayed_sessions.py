@@ -17,8 +17,7 @@ from policyguard.simulate.redacted import PartialEvaluator
 from policyguard.simulate.replay import runs
 from policyguard.simulate.run import Run
 from policyguard.traces import Item, Reader, Skipped, TraceFile
-from policyguard.traces.containers.parquet import Rows
-from policyguard.traces.containers.unpack import ALL_ROWS
+from policyguard.traces.containers.row_filter import ALL_ROWS, Rows
 
 _REFUSING_EFFECTS = frozenset(
     effect.value for effect in Effect if effect.strength >= Effect.ASK.strength

@@ -46,8 +46,7 @@ from policyguard.simulate.suggest.search_space import (
 )
 from policyguard.simulate.suggest.signature_proposals import propose_signatures
 from policyguard.simulate.suggest.sweep import Sweep
-from policyguard.traces.containers.parquet import Rows
-from policyguard.traces.containers.unpack import ALL_ROWS
+from policyguard.traces.containers.row_filter import ALL_ROWS, Rows
 
 Replayed = list[tuple[Combination, list[SessionResult]]]
 """Candidates, and the sessions under each."""

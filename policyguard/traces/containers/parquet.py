@@ -27,6 +27,7 @@ from policyguard.traces.containers.parquet_rows import (
 )
 from policyguard.traces.containers.row_filter import (
     Condition,
+    Rows,
     find_columns,
     partitions_of,
     simplify,
@@ -49,17 +50,6 @@ FIELDS = (
 _BATCH_ROWS = 2048
 _MAX_SESSIONS = 100_000
 """Sessions of a file that are remembered as begun."""
-
-
-class Rows(msgspec.Struct, frozen=True):
-    """Which rows are read, and what the columns of other schemas are, by field.
-
-    `count` is called with the bytes that are read of a file.
-    """
-
-    condition: Condition = True
-    columns: Mapping[str, str] = {}
-    count: Callable[[int], None] | None = None
 
 
 def parse_columns(text: str) -> dict[str, str]:

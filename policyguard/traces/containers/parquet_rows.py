@@ -38,10 +38,8 @@ def with_types(condition: Condition, schema: pyarrow.Schema) -> Condition:
             return OneOf(column, tuple(_convert(one, column, schema) for one in values))
         case Not(inner):
             return Not(with_types(inner, schema))
-        case AllOf(conditions):
-            return AllOf(tuple(with_types(one, schema) for one in conditions))
-        case AnyOf(conditions):
-            return AnyOf(tuple(with_types(one, schema) for one in conditions))
+        case AllOf(conditions) | AnyOf(conditions):
+            return type(condition)(tuple(with_types(one, schema) for one in conditions))
     return condition
 
 

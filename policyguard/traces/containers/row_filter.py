@@ -61,6 +61,20 @@ class AnyOf(msgspec.Struct, frozen=True):
 Condition = Comparison | OneOf | Not | AllOf | AnyOf | bool
 
 
+class Rows(msgspec.Struct, frozen=True):
+    """Which rows are read, and what the columns of other schemas are, by field.
+
+    `count` is called with the bytes that are read of a file.
+    """
+
+    condition: Condition = True
+    columns: Mapping[str, str] = {}
+    count: Callable[[int], None] | None = None
+
+
+ALL_ROWS = Rows()
+
+
 def simplify(condition: Condition, known: Mapping[str, str]) -> Condition:
     """Return the condition with what is known put in: a bool where that decides it."""
     match condition:
@@ -71,18 +85,13 @@ def simplify(condition: Condition, known: Mapping[str, str]) -> Condition:
         case Not(inner):
             inner = simplify(inner, known)
             return not inner if isinstance(inner, bool) else Not(inner)
-        case AllOf(conditions):
+        case AllOf(conditions) | AnyOf(conditions):
+            decides = isinstance(condition, AnyOf)  # which value of one decides the whole
             left = [simplify(one, known) for one in conditions]
-            if False in left:
-                return False
+            if decides in left:
+                return decides
             rest = tuple(one for one in left if not isinstance(one, bool))
-            return AllOf(rest) if rest else True
-        case AnyOf(conditions):
-            left = [simplify(one, known) for one in conditions]
-            if True in left:
-                return True
-            rest = tuple(one for one in left if not isinstance(one, bool))
-            return AnyOf(rest) if rest else False
+            return type(condition)(rest) if rest else not decides
     return condition
 
 
@@ -104,6 +113,12 @@ def partitions_of(path: Path) -> dict[str, str]:
     return {name: unquote(value) for name, is_pair, value in pairs if is_pair and name}
 
 
+def parse_time(text: str) -> datetime:
+    """Parse a time in ISO 8601; one without a zone is UTC. Raises `ValueError`."""
+    time = datetime.fromisoformat(text)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
 def _alike(text: str, value: Value) -> tuple[Value, Value]:
     """Return a folder's value, of the type of what it is compared with."""
     try:
@@ -112,8 +127,7 @@ def _alike(text: str, value: Value) -> tuple[Value, Value]:
         if isinstance(value, int | float):
             return float(text), float(value)
         if isinstance(value, datetime):
-            found = datetime.fromisoformat(text)
-            return found if found.tzinfo else found.replace(tzinfo=UTC), value
+            return parse_time(text), value
     except ValueError:
         return text, str(value)
     return text, value

@@ -10,8 +10,14 @@ import msgspec
 from policyguard.traces.containers.content import CompressedFile, Content, PlainFile
 from policyguard.traces.containers.expansion_limit import MAX_NESTING, ExpansionLimit
 from policyguard.traces.containers.parquet import MAGIC as PARQUET_MAGIC
-from policyguard.traces.containers.parquet import ParquetLines, Rows
-from policyguard.traces.containers.row_filter import find_columns, partitions_of, simplify
+from policyguard.traces.containers.parquet import ParquetLines
+from policyguard.traces.containers.row_filter import (
+    ALL_ROWS,
+    Rows,
+    find_columns,
+    partitions_of,
+    simplify,
+)
 from policyguard.traces.containers.tar import BLOCK_BYTES, is_tar, iter_members
 from policyguard.traces.containers.zip import ZipArchive
 from policyguard.traces.item import UnreadableError, cannot_read
@@ -31,7 +37,6 @@ class UnreadableContent(msgspec.Struct, frozen=True):
     reason: str
 
 
-ALL_ROWS = Rows()
 UnpackedContent = Content | ZipArchive | UnreadableContent
 
 IsTraceArchive = Callable[[ZipArchive], bool]

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -389,6 +390,31 @@ def test_a_session_that_another_has_taken_over_is_let_go(postgres: Server, polic
         assert not kept.closed
         with pytest.raises(SessionBusyError):
             other.lock_session("kept")
+    other.close()
+
+
+def test_a_connection_lost_while_a_session_is_locked_leaves_no_lock(postgres: Server) -> None:
+    address = postgres.new_address()
+    one, other = (PostgresStore(address, caps=CAPS) for _ in range(2))
+    one.constraints.version()
+    waiting = (
+        "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    with psycopg.connect(address) as blocker, ThreadPoolExecutor() as pool:
+        blocker.execute("LOCK TABLE holders IN ACCESS EXCLUSIVE MODE")
+        locked = pool.submit(one.lock_session, "a")
+        with psycopg.connect(address, autocommit=True) as admin:
+            while admin.execute(f"SELECT count(*) {waiting}").fetchone() != (1,):
+                time.sleep(0.01)
+            admin.execute(f"SELECT pg_terminate_backend(pid) {waiting}")
+            while admin.execute(f"SELECT count(*) {waiting}").fetchone() != (0,):
+                time.sleep(0.01)
+        blocker.rollback()
+        with pytest.raises(StoreError):
+            locked.result()
+    with other.lock_session("a"), pytest.raises(SessionBusyError):
+        one.lock_session("a")
+    one.close()
     other.close()
 
 

@@ -87,25 +87,24 @@ class PostgresStore:
     def lock_session(self, session: str) -> SessionLock:
         digest = hashlib.sha256(session.encode("utf-8", "surrogatepass")).digest()
         number = int.from_bytes(digest[:8], signed=True)
+        name = escape_surrogates(session)
         with self._lock:
             held = self._held.get(number)
             if held is not None and held.is_held:
                 raise self._busy(session, "by another guard of this process")
-            ((locked,),) = self._database.execute("SELECT pg_try_advisory_lock(%s)", (number,))
-            if not locked:
-                raise self._busy(session, "by another process")
-            name = escape_surrogates(session)
-            before = self._database.execute(
-                "SELECT opening FROM holders WHERE session = %s", (name,)
-            )
-            ((opening,),) = self._database.execute(
-                "INSERT INTO holders (session, opening) VALUES (%s, nextval('openings')) "
-                "ON CONFLICT (session) DO UPDATE SET opening = excluded.opening, opened = now() "
-                "RETURNING opening",
-                (name,),
-            )
+            with self._database.transaction():  # both on one connection, with which the lock ends
+                ((locked,),) = self._database.execute("SELECT pg_try_advisory_lock(%s)", (number,))
+                if not locked:
+                    raise self._busy(session, "by another process")
+                ((opening, before),) = self._database.execute(
+                    "INSERT INTO holders (session, opening) VALUES (%s, nextval('openings')) "
+                    "ON CONFLICT (session) DO UPDATE SET opening = excluded.opening, "
+                    "opened = now() "
+                    "RETURNING opening, (SELECT opening FROM holders WHERE session = %s)",
+                    (name, name),
+                )
             self._openings[name] = opening
-            lock = SessionLock(self, number, name, opening, before[0][0] if before else None)
+            lock = SessionLock(self, number, name, opening, before)
             self._held[number] = lock
             return lock
 

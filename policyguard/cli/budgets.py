@@ -18,7 +18,8 @@ from policyguard.report.budgets import SharedUsage, render_usages, show_amount, 
 from policyguard.report.escape import for_terminal, json_document
 from policyguard.store.errors import StoreError
 from policyguard.store.opening import open_named_store
-from policyguard.store.protocol import BudgetReset, QuotaKey, QuotaSpec, Store
+from policyguard.store.protocol import BudgetReset, Store
+from policyguard.store.quota.protocol import QuotaKey, QuotaSpec
 
 _ANY_WINDOW = 2**62
 """Stands for a window of unknown length (ns): the store knows only that there is one."""

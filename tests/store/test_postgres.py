@@ -18,7 +18,8 @@ from click.testing import CliRunner
 
 from policyguard import Guard, SessionBusyError, StoreError
 from policyguard.cli import main
-from policyguard.store.protocol import Caps, QuotaKey, QuotaSpec
+from policyguard.store.protocol import Caps
+from policyguard.store.quota.protocol import QuotaKey, QuotaSpec
 from tests.store.postgres_server import Server, postgres
 
 __all__ = ["postgres"]
@@ -36,7 +37,8 @@ HOLDER = """
 import sys
 from policyguard.store.errors import StoreError
 from policyguard.store.postgres.store import PostgresStore
-from policyguard.store.protocol import Caps, QuotaKey, QuotaSpec
+from policyguard.store.protocol import Caps
+from policyguard.store.quota.protocol import QuotaKey, QuotaSpec
 import time
 address, limit, ends = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 caps = Caps(constraints=9, grants=9, evidence=9, anchors=9)

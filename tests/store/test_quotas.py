@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from policyguard.model.amounts import SCALE
 from policyguard.store.errors import StoreError
 from policyguard.store.memory.store import MemoryStore
-from policyguard.store.protocol import Caps, QuotaKey, QuotaSpec, Store
+from policyguard.store.protocol import Caps, Store
 from policyguard.store.quota.handle import LeasedQuota
 from policyguard.store.quota.lease import COUNT, ID, RESERVED, USED
+from policyguard.store.quota.protocol import QuotaKey, QuotaSpec
 from policyguard.store.sqlite.database import Database
 from policyguard.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
 from policyguard.store.sqlite.store import SqliteStore

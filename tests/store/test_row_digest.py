@@ -10,14 +10,8 @@ from pathlib import Path
 import pytest
 
 from policyguard.store.errors import StoreError
-from policyguard.store.protocol import (
-    Anchor,
-    Caps,
-    QuotaKey,
-    QuotaSpec,
-    Repaired,
-    RevocableRecord,
-)
+from policyguard.store.protocol import Anchor, Caps, Repaired, RevocableRecord
+from policyguard.store.quota.protocol import QuotaKey, QuotaSpec
 from policyguard.store.sqlite.database import Database
 from policyguard.store.sqlite.row_digest import hash_row
 from policyguard.store.sqlite.schema import APPLICATION_ID, DIGESTS, MIGRATIONS

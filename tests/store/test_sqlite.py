@@ -19,7 +19,8 @@ import pytest
 from policyguard import Guard
 from policyguard.store import paths
 from policyguard.store.errors import StoreError
-from policyguard.store.protocol import Anchor, Caps, QuotaKey, QuotaSpec, RevocableRecord
+from policyguard.store.protocol import Anchor, Caps, RevocableRecord
+from policyguard.store.quota.protocol import QuotaKey, QuotaSpec
 from policyguard.store.sqlite import commit_count
 from policyguard.store.sqlite.database import Database
 from policyguard.store.sqlite.schema import APPLICATION_ID, MIGRATIONS

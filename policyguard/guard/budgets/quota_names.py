@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.evaluator.budgets.budget import CompiledBudget
-from policyguard.store.protocol import QuotaSpec
+from policyguard.store.quota.protocol import QuotaSpec
 
 _NAME = lazy_pattern(r"(.*?)/(budgets/.+): (\w+) per (\w+)( in a window)?", re.DOTALL)
 

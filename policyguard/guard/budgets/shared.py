@@ -28,7 +28,7 @@ from policyguard.model.amounts import SCALE, to_units
 from policyguard.model.decision import Violation
 from policyguard.model.event import Charge, Granted, Spent
 from policyguard.store.errors import StoreError
-from policyguard.store.protocol import Quota, QuotaKey, QuotaSpec, QuotaStore
+from policyguard.store.quota.protocol import Quota, QuotaKey, QuotaSpec, QuotaStore
 
 _LOCAL_SCOPES = ("batch", "turn", "session")
 """Scopes that belong to one session."""

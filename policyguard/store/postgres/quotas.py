@@ -20,7 +20,7 @@ from policyguard.evaluator.budgets.usage import BudgetUsage
 from policyguard.model.amounts import SCALE
 from policyguard.store.errors import StoreError
 from policyguard.store.postgres.database import Database
-from policyguard.store.protocol import Quota, QuotaKey, QuotaSpec
+from policyguard.store.quota.protocol import Quota, QuotaKey, QuotaSpec
 from policyguard.store.quota.stored_usage import decode_usage, encode_usage
 
 _MARGIN = 0.05
@@ -37,7 +37,7 @@ def _elapsed() -> float:
 
 
 class PostgresQuota:
-    """See `policyguard.store.protocol.Quota`. `lease` is the id of its lease, 0 for none."""
+    """See `policyguard.store.quota.protocol.Quota`. `lease` is the id of its lease, 0 for none."""
 
     def __init__(self, quotas: PostgresQuotas, key: QuotaKey, spec: QuotaSpec) -> None:
         self._quotas, self.key, self.spec = quotas, key, spec
@@ -252,7 +252,7 @@ _USAGE = "SELECT usage FROM quotas WHERE budget = %s AND key = %s"
 
 
 class PostgresQuotas:
-    """See `policyguard.store.protocol.QuotaStore`."""
+    """See `policyguard.store.quota.protocol.QuotaStore`."""
 
     def __init__(self, database: Database, term: float) -> None:
         self._database = database

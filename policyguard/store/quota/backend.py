@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from policyguard.evaluator.budgets.usage import BudgetUsage
-from policyguard.store.protocol import QuotaKey
 from policyguard.store.quota.lease import QuotaLease, SlotWords
+from policyguard.store.quota.protocol import QuotaKey
 
 
 class QuotaBackend(Protocol):

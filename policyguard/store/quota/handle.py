@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from policyguard.evaluator.budgets.usage import BudgetUsage
-from policyguard.store.protocol import QuotaKey, QuotaSpec
 from policyguard.store.quota.lease import (
     COUNT,
     ID,
@@ -18,10 +17,11 @@ from policyguard.store.quota.lease import (
     has_logged,
     log_charge,
 )
+from policyguard.store.quota.protocol import QuotaKey, QuotaSpec
 
 
 class LeasedQuota:
-    """See `policyguard.store.protocol.Quota`.
+    """See `policyguard.store.quota.protocol.Quota`.
 
     `words` belong to the lease `lease_id`; None without a lease. `ceiling` bounds the lease; -1
     means that the store must be asked, because it never was or its answer did not arrive.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import msgspec
 
 from policyguard.evaluator.budgets.usage import BudgetUsage
-from policyguard.store.protocol import QuotaSpec
+from policyguard.store.quota.protocol import QuotaSpec
 
 SlotWords = memoryview
 """Signed 8-byte integers."""

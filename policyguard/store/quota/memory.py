@@ -12,8 +12,8 @@ import msgspec
 
 from policyguard.evaluator.budgets.usage import BudgetUsage
 from policyguard.store.memory.table import Table, UndoLog
-from policyguard.store.protocol import QuotaKey
 from policyguard.store.quota.lease import WORDS_PER_SLOT, QuotaLease, SlotWords
+from policyguard.store.quota.protocol import QuotaKey
 
 
 class MemoryQuotaBackend:

@@ -14,15 +14,15 @@ from collections.abc import Sequence
 
 from policyguard.engines.operating_system import after_fork_in_child
 from policyguard.evaluator.budgets.usage import BudgetUsage
-from policyguard.store.protocol import Quota, QuotaKey, QuotaSpec
 from policyguard.store.quota.backend import QuotaBackend
 from policyguard.store.quota.handle import LeasedQuota
 from policyguard.store.quota.lease import RESERVED
+from policyguard.store.quota.protocol import Quota, QuotaKey, QuotaSpec
 from policyguard.store.quota.transaction import QuotaTransaction
 
 
 class SharedQuotas:
-    """See `policyguard.store.protocol.QuotaStore`. Works with any backend."""
+    """See `policyguard.store.quota.protocol.QuotaStore`. Works with any backend."""
 
     def __init__(self, backend: QuotaBackend) -> None:
         self._backend = backend

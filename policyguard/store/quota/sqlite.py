@@ -12,9 +12,9 @@ from policyguard.evaluator.budgets.usage import BudgetUsage
 from policyguard.model.text import escape_surrogates
 from policyguard.store.boot import read_boot_id
 from policyguard.store.errors import RESTORE_HINT, StoreError
-from policyguard.store.protocol import QuotaKey
 from policyguard.store.quota.lease import QuotaLease, SlotWords
 from policyguard.store.quota.mmap_slots import MmapSlots
+from policyguard.store.quota.protocol import QuotaKey
 from policyguard.store.quota.stored_usage import decode_usage, encode_usage
 from policyguard.store.session_locks import FileLock, LockFile
 from policyguard.store.sqlite.database import Database

@@ -7,7 +7,6 @@ import time
 
 from policyguard.evaluator.budgets.usage import BudgetUsage
 from policyguard.model.amounts import SCALE
-from policyguard.store.protocol import QuotaKey
 from policyguard.store.quota.backend import QuotaBackend
 from policyguard.store.quota.handle import LeasedQuota
 from policyguard.store.quota.lease import (
@@ -19,6 +18,7 @@ from policyguard.store.quota.lease import (
     SlotWords,
     reset_words,
 )
+from policyguard.store.quota.protocol import QuotaKey
 
 
 class QuotaTransaction:

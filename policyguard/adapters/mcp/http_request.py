@@ -179,7 +179,7 @@ class ProxiedRequest:
             most = self._server.limits.max_message
             reason = f"a message of `{self._server.name}` is longer than {most} bytes"
             await self._fail(message, reason)
-        except Exception:
+        except Exception:  # whatever it is, the client waits for an answer
             self._exchange.fail(message, "the proxy failed", SERVER_GONE)
             raise
 

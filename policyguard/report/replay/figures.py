@@ -1,7 +1,8 @@
 """The figures of a replay, in the shape of the JSON report (`schemas/report.schema.json`).
 
 Every renderer is a pure function of `Figures`. Texts from a recording (tools, arguments, messages,
-errors, ids, file names) are untrusted; each renderer escapes them for its format.
+errors, ids, file names) are untrusted; each renderer escapes them for its format. One module, as
+it is one schema.
 """
 
 from __future__ import annotations

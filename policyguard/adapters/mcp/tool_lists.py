@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Any
 
 from policyguard.adapters.mcp.call_sessions import CallSession, CallSessions
@@ -62,7 +63,7 @@ class ToolList:
             if isinstance(annotations.get(key), bool)
         }
 
-    def pinned_definition(self, tool: str) -> dict[str, Any] | None:
+    def pinned_definition(self, tool: str) -> Mapping[str, Any] | None:
         """Return the definition by which a called tool is judged, empty if it is not listed.
 
         None if the policy pins nothing.
@@ -71,9 +72,7 @@ class ToolList:
             return None
         # Of a tool that may be listed nothing but its name is known.
         is_open = self._has_forgotten or not self._is_known
-        unknown: dict[str, Any] = {**UNKNOWN} if is_open else {}
-        found: dict[str, Any] = self._definitions.get(tool, unknown)
-        return found
+        return self._definitions.get(tool, UNKNOWN if is_open else {})
 
     def edit(
         self, result: dict[str, Any], session: CallSession | None, *, is_first: bool = True

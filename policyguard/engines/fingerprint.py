@@ -138,7 +138,10 @@ class Fingerprinter:
     def fingerprint_text(self, text: str) -> str:
         """Return the fingerprint of a text."""
         hasher = self._text_hash.copy()
-        hasher.update(text.encode("utf-8", "surrogatepass"))
+        try:
+            hasher.update(text.encode())
+        except UnicodeEncodeError:  # half a surrogate pair
+            hasher.update(text.encode("utf-8", "surrogatepass"))
         return hasher.hexdigest()
 
     def _fingerprint_tolerant(

@@ -129,7 +129,8 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     def prepare(self, attempt: Attempt, identity: CallIdentity | None = None) -> BoundPlan:
         """Classify a call. Without its `identity`, raise what `identify_call` does."""
         session = attempt.session
-        tool, server, at, now = attempt.tool, attempt.server, attempt.at, session.now
+        tool, server = attempt.tool, attempt.server
+        at, now = attempt.at, session.now
         if now is not None and at is not None and at < now:
             attempt.at = now
         if identity is None:

@@ -68,7 +68,10 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
             return self._classify_cancelled(event, attempt)
         failed = event.ok is False or event.error is not None
         if event.ok is None and not failed:
-            failed = bool(event.exit_code) or (event.status or 0) >= MIN_ERROR_STATUS
+            if event.exit_code:
+                failed = True
+            elif event.status is not None:
+                failed = event.status >= MIN_ERROR_STATUS
         text = event.text or event.error or ""
         result = self.result_fingerprint(text)
         changed = result != last_fingerprint

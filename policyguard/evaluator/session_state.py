@@ -249,16 +249,18 @@ class SessionState:
         bound, active, streaks = self.bind_plan(plan), self.active_limits, self.open_streaks
         for limit, tracker in bound.may_be_active:
             id_ = limit.id
-            if id_ in active:
-                del active[id_]
-            if id_ in streaks:
-                del streaks[id_]
-            if not tracker:
-                continue
-            if limit.is_active(tracker):
+            is_active = has_streak = False
+            if tracker:
+                is_active = limit.is_active(tracker)
+                has_streak = not is_active and limit.has_open_streak(tracker)
+            if is_active:
                 active[id_] = limit.per_turn
-            elif limit.has_open_streak(tracker):
+            elif id_ in active:
+                del active[id_]
+            if has_streak:
                 streaks[id_] = limit.per_turn
+            elif id_ in streaks:
+                del streaks[id_]
         self.update_refusals(bound)
 
     def update_refusals(self, bound: BoundPlan) -> None:

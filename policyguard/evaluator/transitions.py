@@ -137,7 +137,8 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
     state_changes, bound_plan = session.state_changes, attempt.bound_plan
     entry = attempt.window_entry
     entry.seq = state_changes.seq = state_changes.seq + 1
-    succeeded, is_cancelled = outcome.state == "success", outcome.state == "cancelled"
+    state_name = outcome.state
+    succeeded, is_cancelled = state_name == "success", state_name == "cancelled"
     if not is_cancelled:
         entry.result_fingerprint = outcome.result_fingerprint
         if outcome.like_result:

@@ -231,8 +231,9 @@ class CallPipeline(KnownCalls):
         """
         guard, state = self._guard, self._state
         with guard._lock:
-            attempt = None if self.closed else state.in_flight.get(event.call)
-            if attempt is None and not self.closed:
+            is_closed = self.closed
+            attempt = None if is_closed else state.in_flight.get(event.call)
+            if attempt is None and not is_closed:
                 attempt = state.find_unreported(event.call)
             if attempt is None:
                 if reported is not None:

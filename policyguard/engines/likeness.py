@@ -131,11 +131,9 @@ class ResultLikeness:
         self._fingerprint_text = fingerprint_text
         phrases = [phrase.casefold() for phrase in nothing if phrase.strip()]
         self._nothing = tuple("".join(phrase.split()) for phrase in phrases)
-        words = _drop_longer({min(phrase.split(), key=len) for phrase in phrases})
-        self.nothing_words = tuple(
-            sorted({cased for word in words for cased in (word, word.capitalize(), word.upper())})
-        )
-        """A text without any of these found something."""
+        self.nothing_words = _drop_longer({min(phrase.split(), key=len) for phrase in phrases})
+        self.nothing_chars = _MAX_ECHO_CHARS
+        """A longer text, or one that is without any of the words, found something."""
         names = "|".join(re.escape(name) for name in ignore)
         fields = rf'"(?:{names})"\s*:\s*(?:"(?:[^"\\]|\\.)*"|-?[\d.eE+-]+)' if names else ""
         patterns = [fields, *(MASKS[kind] for kind in mask)]

@@ -25,7 +25,8 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
     failures (True) or successes (False). `match_envelope` returns the state that a text's mark says
     and the text without it; None for a text without a mark. `harness_keys` and `non_advancing_keys`
     are metadata keys that flag a result. `mask_echo` returns a result that found nothing, without
-    the words of its call; a text without any of `nothing_words` is none. `unwrap` returns an error
+    the words of its call; one has at most `nothing_chars`, and any of `nothing_words`, whatever its
+    case. `unwrap` returns an error
     without a framework's words. Blame rules are first match. `reads_outcome`: some
     expression reads `outcome`; `reads_data`: one reads `outcome.data`.
     """
@@ -41,6 +42,7 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
     find_like_result: Callable[[str], str] | None
     mask_echo: Callable[[str, dict[str, Any]], str] | None
     nothing_words: tuple[str, ...]
+    nothing_chars: int
     error_fingerprint: Callable[[str], str]
     unwrap: Callable[[str], str] | None
     to_duration: Callable[[int], object]
@@ -78,9 +80,10 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
         like_result = ""
         if attempt is not None and attempt.bound_plan is not None:  # a call that is known
             echoed = ""
-            if not failed:
+            if not failed and len(text) <= self.nothing_chars:
+                folded = text.casefold()
                 for word in self.nothing_words:
-                    if word in text:
+                    if word in folded:
                         echoed = self._mask_echo(text, attempt)
                         break
             if attempt.recurs or echoed:

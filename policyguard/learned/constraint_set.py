@@ -12,6 +12,8 @@ from policyguard.learned.learn_settings import LearnSettings
 from policyguard.learned.parameter_region import count_dominated, drop_refuted
 from policyguard.model.constraint import Constraint, Evidence, Observation
 
+CALL_KEY = "call:"
+"""Begins the keys of single calls; their fingerprint follows."""
 MAX_SOURCES = 8
 """How many calls a constraint names as its sources, and how many batches evidence remembers."""
 
@@ -30,14 +32,16 @@ NOT_BINDING = CheckResult(refused=False, probe=False, confidence=0.0)
 class ConstraintSet(msgspec.Struct, eq=False, kw_only=True):
     """Constraints and evidence, within caps: the least recently used evidence goes first.
 
-    `scope_counts` says in how many scopes anything is known of a key. `changed_ids` are constraints
-    changed since it was last cleared, for copies kept elsewhere.
+    `scope_counts` says in how many scopes anything is known of a key, `known_calls` of which single
+    calls something is, by fingerprint. `changed_ids` are constraints changed since it was last
+    cleared, for copies kept elsewhere.
     """
 
     max_constraints: int
     max_evidence: int
     constraints: dict[str, Constraint] = msgspec.field(default_factory=dict)
     scope_counts: dict[str, int] = msgspec.field(default_factory=dict)
+    known_calls: set[str] = msgspec.field(default_factory=set)
     evidence_count: int = 0
     changed_ids: set[str] = msgspec.field(default_factory=set)
     _by_key: dict[tuple[str, str], dict[str, Constraint]] = msgspec.field(default_factory=dict)
@@ -90,10 +94,14 @@ class ConstraintSet(msgspec.Struct, eq=False, kw_only=True):
 
     def _add_scope(self, key: str) -> None:
         self.scope_counts[key] = self.scope_counts.get(key, 0) + 1
+        if key.startswith(CALL_KEY):
+            self.known_calls.add(key[len(CALL_KEY) :])
 
     def _remove_scope(self, key: str) -> None:
         if self.scope_counts[key] == 1:
             del self.scope_counts[key]
+            if key.startswith(CALL_KEY):
+                self.known_calls.discard(key[len(CALL_KEY) :])
         else:
             self.scope_counts[key] -= 1
 

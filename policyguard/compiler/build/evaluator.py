@@ -220,6 +220,7 @@ def _outcome_classifier(
         find_like_result=result_likeness,
         mask_echo=result_likeness.mask_echo if result_likeness is not None else None,
         nothing_words=result_likeness.nothing_words if result_likeness is not None else (),
+        nothing_chars=result_likeness.nothing_chars if result_likeness is not None else 0,
         error_fingerprint=ErrorNormalizer(fingerprinter).fingerprint,
         to_duration=Duration.from_ns,
         reads_outcome=reads_field(expressions.all_reads(), "outcome"),

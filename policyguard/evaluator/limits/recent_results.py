@@ -38,7 +38,8 @@ class RecentResults(msgspec.Struct, eq=False):
                 self.stale_count = 0
             calls[likeness] = entry
             if len(calls) > self.window:
-                oldest = next(iter(calls))
+                for oldest in calls:  # noqa: B007 - the first; faster than `next(iter(calls))`
+                    break
                 del calls[oldest]
                 if self.unchanged:
                     self.unchanged.pop(oldest, None)

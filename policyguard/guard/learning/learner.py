@@ -11,7 +11,7 @@ from policyguard.compiler.build.learning import LearnEntry
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.messages import format_times, quote_value
 from policyguard.evaluator.session_state import SessionState
-from policyguard.learned.constraint_set import ConstraintSet
+from policyguard.learned.constraint_set import CALL_KEY, ConstraintSet
 from policyguard.model.constraint import Constraint, Observation
 from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
@@ -131,7 +131,9 @@ class Learner:
     def has_no_evidence_on(self, constraint_set: ConstraintSet, attempt: Attempt) -> bool:
         """Whether it is cheap to see that nothing learned concerns a call."""
         known = constraint_set.scope_counts
-        return not known or (self._only_call_bans and f"call:{attempt.fingerprint}" not in known)
+        return not known or (
+            self._only_call_bans and attempt.fingerprint not in constraint_set.known_calls
+        )
 
     def _ban_keys(self, attempt: Attempt) -> Iterator[BanKey]:
         """Yield all keys under which some entry of the policy could ban a call.
@@ -191,7 +193,7 @@ class Learner:
             value = str(entry.key(attempt.activation))
             yield f"key:{self._digest(value)}", {}, value
         elif entry.ban == "call":
-            yield f"call:{attempt.fingerprint}", {}, ""
+            yield f"{CALL_KEY}{attempt.fingerprint}", {}, ""
         elif entry.ban == "tool":
             yield f"tool:{attempt.full_name}", {}, ""
         elif entry.ban == "class":

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
-from socket import gethostname
 from typing import BinaryIO
 
 from policyguard.engines.operating_system import O_CLOEXEC, O_NOFOLLOW
@@ -82,6 +81,8 @@ def take_over(path: Path, anchor: Anchor, anchors: SharedAnchorStore) -> Iterato
 
 def place_of(folder: Path) -> str:
     """Return where journals are, for people: the host and the folder."""
+    from socket import gethostname  # slow to import, and hosts with a file need none
+
     return f"{gethostname()}:{folder.resolve()}"
 
 

@@ -30,6 +30,13 @@ def check_signature(bundle: Bundle, key_files: Sequence[Path], name: str) -> dic
     return found
 
 
+def is_signed(bundle: Bundle, key_files: Sequence[Path]) -> bool:
+    """Whether a trusted key has signed a bundle. `BundleError` if a file is no public key."""
+    from policyguard.bundle.signing import find_signers  # needs `cryptography`
+
+    return bool(find_signers(bundle, key_files))
+
+
 def check_time(bundle: Bundle, now: datetime, name: str) -> None:
     """Raise `BundleError` for a bundle that has expired."""
     expires = bundle.manifest.expires

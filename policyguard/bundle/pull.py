@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from policyguard.bundle.bundle import MAX_BYTES, Bundle, decode, format_time
-from policyguard.bundle.check import check_policy, check_signature, check_time
+from policyguard.bundle.check import check_policy, check_signature, check_time, is_signed
 from policyguard.bundle.errors import BundleError
 from policyguard.bundle.source import fetch
 from policyguard.bundle.unpack import is_unpacked, unpack
@@ -30,7 +30,7 @@ with suppress(ImportError):  # Windows
 _CURRENT, _RELEASES, _STATE = "current", "releases", "state.json"
 _POLICY, _BUNDLE = "policy", "bundle.json"
 """What a release has: the policy's folder, and the bundle that it was unpacked from."""
-_FOLDER_MODE = 0o755
+_FOLDER_MODE, _OTHERS_WRITE = 0o755, 0o022
 _KEPT = 3
 """How many releases are kept: guards may be reading the one before."""
 
@@ -70,7 +70,7 @@ def _pull(source: str, folder: Path, keys: Sequence[Path], now: datetime) -> Pul
     state = _read_state(folder)
     stored = folder / _CURRENT / _BUNDLE
     kept = _read_kept(stored, state)
-    is_known = kept is not None and state.source == source
+    is_known = kept is not None and state.source == source and is_signed(kept, keys)
     fetched = fetch(source, state.etag if is_known else "", MAX_BYTES)
     if fetched is None:  # not changed since
         assert kept is not None  # noqa: S101 - asked so only where it is
@@ -98,7 +98,7 @@ def _pull(source: str, folder: Path, keys: Sequence[Path], now: datetime) -> Pul
     current = folder / _CURRENT
     is_new = bundle.sha256 != state.sha256
     is_whole = kept is not None and not is_new and is_unpacked(bundle, current / _POLICY)
-    if is_whole:
+    if is_whole and kept == bundle:  # the same signatures, too
         digest = check_policy(bundle, current / _POLICY)
     else:
         release = _install(bundle, folder / _RELEASES)
@@ -168,7 +168,10 @@ def _remove_old(releases: Path, current: Path) -> None:
 def _lock(folder: Path) -> Iterator[None]:
     """Keep other pulls off a folder, as far as the system has locks of files."""
     try:
-        folder.mkdir(exist_ok=True)
+        with suppress(FileExistsError):
+            folder.mkdir()
+            folder.chmod(_FOLDER_MODE)
+        _require_own(folder)
         with (folder / ".lock").open("wb") as file:
             if has_file_locks():
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -177,6 +180,21 @@ def _lock(folder: Path) -> Iterator[None]:
         raise BundleError(f"{folder}: another pull is at work; let it end") from None
     except OSError as error:
         raise BundleError(f"{folder}: cannot be used: {error.strerror}; name another") from None
+
+
+def _require_own(folder: Path) -> None:
+    """Raise `BundleError` for a folder in which others may put links in the place of files."""
+    if not hasattr(os, "geteuid"):  # Windows
+        return
+    trusted = (0, os.geteuid())
+    found = folder.stat()
+    if folder.lstat().st_uid not in trusted or found.st_uid not in trusted:
+        raise BundleError(f"{folder}: belongs to another user; name a folder of your own")
+    if found.st_mode & _OTHERS_WRITE:
+        raise BundleError(
+            f"{folder}: others may write to it, and so change the policy; name a folder in it, "
+            f"which is made so that they cannot, or: chmod go-w {folder}"
+        )
 
 
 def _read_state(folder: Path) -> State:

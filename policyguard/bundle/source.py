@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import urllib.error
 import urllib.request
 from http.client import HTTPException
@@ -11,10 +13,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from policyguard.bundle.errors import BundleError
+from policyguard.bundle.http_deadline import Deadline
+from policyguard.engines.operating_system import O_NONBLOCK
 
 SUFFIX = ".bundle.json"
-_TIMEOUT = 30.0
-"""Seconds without an answer, after which a request fails."""
+_SILENCE, _DEADLINE = 30.0, 120.0
+"""Seconds without a byte, and in all, after which a request fails: bytes may trickle."""
 
 
 class Fetched(msgspec.Struct, frozen=True):
@@ -39,10 +43,16 @@ def fetch(source: str, etag: str, max_bytes: int) -> Fetched | None:
             if not found:
                 raise BundleError(f"{source}: has no file *{SUFFIX}; build one into it")
             path = max(found, key=lambda one: (one.stat().st_mtime_ns, one.name))
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise BundleError(f"{path}: is no regular file; name a bundle")
             return Fetched(file.read(max_bytes + 1), "")
     except OSError as error:
         raise BundleError(f"{source}: cannot be read: {error.strerror}; name a bundle") from None
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | O_NONBLOCK)  # a pipe would wait for its writer
 
 
 class _SameSchemeRedirects(urllib.request.HTTPRedirectHandler):
@@ -57,18 +67,25 @@ class _SameSchemeRedirects(urllib.request.HTTPRedirectHandler):
 
 def _fetch_address(address: str, etag: str, max_bytes: int) -> Fetched | None:
     shown = _shown(address)
+    deadline = Deadline(_DEADLINE)
     headers = {"Accept": "application/json", **({"If-None-Match": etag} if etag else {})}
     try:
         request = urllib.request.Request(address, headers=headers)  # noqa: S310 - http(s) only
-        opener = urllib.request.build_opener(_SameSchemeRedirects)
-        with opener.open(request, timeout=_TIMEOUT) as answer:
-            return Fetched(answer.read(max_bytes + 1), answer.headers.get("ETag", "")[:200])
+        opener = urllib.request.build_opener(_SameSchemeRedirects, *deadline.handlers())
+        with deadline, opener.open(request, timeout=_SILENCE) as answer:
+            data = answer.read(max_bytes + 1)
+            if deadline.is_over:
+                raise TimeoutError
+            return Fetched(data, answer.headers.get("ETag", "")[:200])
     except urllib.error.HTTPError as error:
         with error:
             if error.code == 304 and etag:
                 return None
             raise BundleError(f"{shown}: answers {error.code}; see its server") from None
     except (OSError, ValueError, HTTPException) as error:
+        if deadline.is_over:
+            late = f"{shown}: has not answered whole after {_DEADLINE:g} s; see its server"
+            raise BundleError(late) from None
         reason = getattr(error, "reason", error)
         raise BundleError(f"{shown}: cannot be reached: {reason}") from None
 

@@ -35,12 +35,15 @@ def unpack(bundle: Bundle, folder: Path) -> None:
 
 
 def is_unpacked(bundle: Bundle, folder: Path) -> bool:
-    """Whether a folder still has the files of a bundle, and no others."""
+    """Whether a folder still has the files of a bundle, and no others; no links to them either."""
     try:
+        inside = [*folder.rglob("*")]
+        if any(path.is_symlink() for path in (folder, *inside)):
+            return False
         found = {
             file.relative_to(folder).as_posix(): file.read_bytes()
-            for file in folder.rglob("*")
-            if file.is_symlink() or not file.is_dir()
+            for file in inside
+            if not file.is_dir()
         }
     except OSError:
         return False

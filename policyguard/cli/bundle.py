@@ -25,6 +25,8 @@ from policyguard.testing.discovery import NothingToTestError
 
 _EXIT_REFUSED = 1
 _SECOND = 10**9
+_MAX_LIFETIME_S = 36_500 * 86_400
+"""A hundred years: the calendar of computers ends."""
 
 _keys_option = click.option(
     "--key",
@@ -48,12 +50,22 @@ def bundle() -> None:
 )
 @click.argument("policies", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--test", "tests", multiple=True, type=click.Path(path_type=Path), help="Tests.")
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Names are from this folder on.  [default: the one that has all files of the policy]",
+)
 @click.option("--version", type=click.IntRange(1), required=True, help="Higher than the last one.")
 @click.option("--expires", default="90d", show_default=True, help="After this time; or `never`.")
 @path_option("-o", "--output", help_="The file to write.", required=True, dir_okay=False)
 @reports_errors(BundleError, NothingToTestError, OSError)
 def build_command(
-    policies: tuple[Path, ...], tests: tuple[Path, ...], version: int, expires: str, output: Path
+    policies: tuple[Path, ...],
+    tests: tuple[Path, ...],
+    root: Path | None,
+    version: int,
+    expires: str,
+    output: Path,
 ) -> None:
     """Put a policy, its files and its tests into one.
 
@@ -65,9 +77,11 @@ def build_command(
     lifetime = None if expires == "never" else parse_duration(expires)
     if lifetime is None and expires != "never":
         usage_error(f"--expires {expires}: not a time such as 90d, and not `never`")
-    after = None if lifetime is None else timedelta(seconds=lifetime // _SECOND)
+    after = None if lifetime is None else timedelta(seconds=_whole_seconds(lifetime, expires))
     try:
-        made = build(policies, tests, version=version, expires_after=after, now=utc_now())
+        made = build(
+            policies, tests, root=root, version=version, expires_after=after, now=utc_now()
+        )
     except PolicyError as error:
         usage_error(error)
     output.write_bytes(made.encode())
@@ -177,6 +191,13 @@ def pull_command(
             if not interval:
                 return
         time.sleep(interval / _SECOND)
+
+
+def _whole_seconds(lifetime: int, expires: str) -> int:
+    seconds = lifetime // _SECOND
+    if not 0 < seconds <= _MAX_LIFETIME_S:
+        usage_error(f"--expires {expires}: not between 1s and 36500d; or write `never`")
+    return seconds
 
 
 def _read(file: Path) -> Bundle:

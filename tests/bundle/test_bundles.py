@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import socket
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,6 +36,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from policyguard.bundle import bundle as format_
+from policyguard.bundle import source
 from policyguard.bundle.errors import BundleError
 from policyguard.bundle.pull import Pulled, pull
 
@@ -140,8 +146,8 @@ def test_the_same_policy_is_the_same_bundle(team: Team) -> None:
     assert one["files"] == two["files"]
     manifests = [json.loads(one["manifest"]), json.loads(two["manifest"])]
     for manifest in manifests:
-        for time in ("created", "expires"):
-            del manifest[time]
+        for key in ("created", "expires"):
+            del manifest[key]
     assert manifests[0] == manifests[1]
 
 
@@ -444,6 +450,166 @@ def test_an_address_is_asked_with_its_etag(team: Team, server: str) -> None:
     with pytest.raises(BundleError, match="cannot be reached"):
         team.pull("http://ann:secret@127.0.0.1:1/fleet")
     assert team.blocks("other")
+
+
+def test_a_new_signature_is_fetched_and_kept(team: Team, server: str) -> None:
+    """After a change of keys the copy here, of the old one, is no answer to *not modified*."""
+    address = f"{server.replace('ann:secret@', '')}/fleet"
+    Handler.content = team.publish(1).read_bytes()
+    team.pull(address)
+    private, public = write_keys(team.folder, "new")
+    team.public = public
+    with pytest.raises(BundleError, match="not signed by a key that is trusted here"):
+        team.pull(address)
+    assert Handler.asked[-1] == ("/fleet", ""), "a server's *not modified* proves nothing"
+    ok("sign", team.file, "--key", private)
+    Handler.content = team.file.read_bytes()
+    pulled = team.pull(address)
+    assert (pulled.is_new, pulled.repaired) == (False, False)
+    etag = f'"{len(Handler.content)}"'
+    team.pull(address)
+    assert Handler.asked[-1] == ("/fleet", etag), "the copy here has the new signature"
+    assert team.blocks("deploy")
+
+
+class Answering:
+    """A server that sends what it is given to each that connects, a piece at a time."""
+
+    def __init__(self, pieces: Iterable[bytes], pause: float = 0.0) -> None:
+        self._pieces, self._pause = pieces, pause
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._listening.getsockname()[1]}/fleet"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        connection, _ = self._listening.accept()
+        with connection, suppress(OSError):
+            connection.recv(65_536)
+            for piece in self._pieces:
+                connection.sendall(piece)
+                time.sleep(self._pause)
+        self._listening.close()
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\n\r\n"])
+def test_an_answer_that_trickles_is_given_up(
+    team: Team, head: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "_DEADLINE", 0.3)
+    trickling = Answering(chain([head], repeat(b"x")), pause=0.05)
+    with pytest.raises(BundleError, match=r"has not answered whole after 0\.3 s"):
+        team.pull(trickling.address)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"\0" * 100,
+        b"HTTP/1.1 abc\r\n\r\n",
+        b"HTTP/9.9 200 OK\r\n",
+        b"HTTP/1.1 200 " + b"x" * 70_000,
+        b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200 + b"\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 302 Found\r\nLocation: http://[::\r\n\r\n",
+        b"HTTP/1.1 304 Not Modified\r\n\r\n",
+        b"HTTP/1.1 204 No Content\r\n\r\n",
+    ],
+)
+def test_a_malformed_answer_is_refused(team: Team, answer: bytes) -> None:
+    with pytest.raises(BundleError, match=r"http://127\.0\.0\.1:?\d*/fleet: "):
+        team.pull(Answering([answer]).address)
+
+
+def test_an_answer_without_end_is_refused(team: Team) -> None:
+    endless = Answering(chain([b"HTTP/1.1 200 OK\r\n\r\n"], repeat(b" " * 1_000_000)))
+    with pytest.raises(BundleError, match="larger than 16 MiB"):
+        team.pull(endless.address)
+
+
+def test_tests_do_not_move_the_policy(team: Team) -> None:
+    def policies(*arguments: object) -> list[str]:
+        ok("build", team.sources / "policy.yaml", "--version", 1, "-o", team.file, *arguments)
+        manifest: dict[str, list[str]] = json.loads(json.loads(team.file.read_text())["manifest"])
+        return manifest["policies"]
+
+    team.build(1)
+    assert policies() == ["policy.yaml"]
+    beside = team.folder / "elsewhere.tests.yaml"
+    beside.write_text(TESTS.replace("../policy.yaml", "policies/policy.yaml"))
+    result = run(
+        "build", team.sources / "policy.yaml", "--test", beside, "--version", 1, "-o", team.file
+    )
+    assert (result.exit_code, "name a folder that has both with --root" in result.output) == (
+        2,
+        True,
+    )
+    assert policies("--test", beside, "--root", team.folder) == ["policies/policy.yaml"]
+    assert policies("--root", team.folder) == ["policies/policy.yaml"]
+
+
+def test_traces_that_tests_replay_are_in_the_bundle(team: Team) -> None:
+    with Guard.load(team.sources / "base" / "rules.yaml", store=team.folder / "s.db") as guard:
+        guard.session("s").check("mail")
+    (journal,) = (team.folder / "journal").glob("*.jsonl")
+    (team.sources / "tests" / "run.jsonl").write_bytes(journal.read_bytes())
+    (team.sources / "tests" / "run.tests.yaml").write_text(
+        "policy: ../policy.yaml\ntests: [{name: run, trace: run.jsonl, refused: [1]}]\n"
+    )
+    team.publish(1)
+    ok("verify", team.file, "--key", team.public, "--test")
+    assert "tests/run.jsonl" in json.loads(team.file.read_text())["files"]
+
+
+@pytest.mark.parametrize("time", ["0s", "99999999d", "36501d"])
+def test_an_expiry_that_is_none_is_refused(team: Team, time: str) -> None:
+    (team.sources / "policy.yaml").write_text(POLICY)
+    arguments = ["--version", 1, "-o", team.file, "--expires", time]
+    result = run("build", team.sources / "policy.yaml", *arguments)
+    assert result.exit_code == 2
+    assert "not between 1s and 36500d; or write `never`" in result.output
+
+
+def test_links_of_others_are_not_followed(team: Team) -> None:
+    precious = team.folder / "precious"
+    precious.write_text("kept")
+    team.publish(1)
+    team.host.mkdir()
+    for name in (".lock", "state.json.part"):
+        (team.host / name).symlink_to(precious)
+    team.host.chmod(0o777)
+    with pytest.raises(BundleError, match="others may write to it"):
+        team.pull()
+    assert precious.read_text() == "kept"
+    for name in (".lock", "state.json.part"):
+        (team.host / name).unlink()
+    team.host.chmod(0o755)
+    team.pull()
+    rules = team.host / "current" / "policy" / "base" / "rules.yaml"
+    precious.write_text(rules.read_text())
+    rules.unlink()
+    rules.symlink_to(precious)
+    assert team.pull().repaired, "a link to the same text may have another later"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root, to give a folder away")
+def test_a_folder_of_another_user_is_refused(team: Team) -> None:
+    team.publish(1)
+    (team.folder / "real").mkdir()
+    team.host.symlink_to(team.folder / "real")
+    os.chown(team.host, 65_534, 65_534, follow_symlinks=False)
+    with pytest.raises(BundleError, match="belongs to another user"):
+        team.pull()
+
+
+def test_a_pipe_in_a_folder_of_bundles_is_not_waited_for(team: Team) -> None:
+    shelf = team.folder / "shelf"
+    shelf.mkdir()
+    os.mkfifo(shelf / "x.bundle.json")
+    with pytest.raises(BundleError, match="is no regular file"):
+        team.pull(shelf)
 
 
 def test_the_latest_of_a_folder_is_taken(team: Team, tmp_path: Path) -> None:

@@ -443,3 +443,54 @@ def test_journals_of_two_hosts_are_held_against_the_anchors(
     next(folders[1].glob("*.jsonl")).unlink()  # as that host's root may
     code, said = verify()
     assert (code, "two" in said) == (1, True), said
+
+
+def read_documented_grants() -> list[str]:
+    text = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text()
+    _, _, block = text.partition("```sql\n")
+    return [line.strip() for line in block.partition("```")[0].splitlines()]
+
+
+def test_the_documented_rights_suffice(
+    postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    owner = postgres.new_address()
+    CliRunner().invoke(main, ["store", "migrate", "--store", owner], catch_exceptions=False)
+    with psycopg.connect(owner, autocommit=True) as connection:
+        connection.execute("CREATE ROLE guards LOGIN")
+        for grant in read_documented_grants():
+            connection.execute(grant)  # type: ignore[call-overload]  # our own text
+    address = owner.replace("tests@", "guards@")
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("policyguard: 1\nname: x\nbudgets: {b: {calls: 2, per: project}}\n")
+    with Guard.load(policy, store=address) as guard:
+        decisions = [guard.session("s", project="p").check("t")]
+        decisions += [guard.session("s", project="p").check("t") for _ in range(2)]
+    assert [(bool(one), one.errors) for one in decisions] == [(True, ()), (True, ()), (False, ())]
+    for command in ("store status", "journal verify", "budgets list", "journal prune"):
+        more = ["--older-than", "0s"] if command == "journal prune" else []
+        result = CliRunner().invoke(main, [*command.split(), "--store", address, *more])
+        assert result.exit_code == 0, (command, result.output)
+    with psycopg.connect(address, autocommit=True) as connection:
+        for statement in ("UPDATE policyguard_schema SET version = 9", "DROP TABLE quotas"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement)
+    store = PostgresStore(address, caps=CAPS)
+    ((timeout,),) = store._database.execute("SHOW statement_timeout")
+    store.close()
+    assert timeout == "5s"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("sslmode=require", "server does not support SSL"),
+        ("sslmode=bogus", 'invalid sslmode value: "bogus"'),
+        ("nonsense=1", "is no address that libpq can read"),
+    ],
+)
+def test_options_of_the_address_reach_libpq(postgres: Server, options: str, says: str) -> None:
+    address = f"{postgres.new_address()}?{options}"
+    result = CliRunner().invoke(main, ["store", "status", "--store", address])
+    assert (result.exit_code, says in result.output) == (2, True), result.output

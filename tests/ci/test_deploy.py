@@ -37,3 +37,16 @@ def test_containers_may_do_little() -> None:
     assert len({users["agent"], users["policyguard"], users["policies"]}) == 3
     agent = next(one for one in containers if one["name"] == "agent")
     assert not {"policies", "state"} & {mount["name"] for mount in agent["volumeMounts"]}
+
+
+def test_volumes_of_the_services_belong_to_their_user() -> None:
+    """A volume on a folder that the image lacks belongs to root, and the service cannot write."""
+    made = next(
+        line for line in (FLEET / "Dockerfile").read_text().splitlines() if "install -d" in line
+    )
+    folders = made.partition("-o guard -g guard -m 700 ")[2].split()
+    services = yaml.safe_load((FLEET / "compose.yaml").read_text())["services"]
+    for name in ("one", "two"):
+        mounts = [mount.split(":") for mount in services[name]["volumes"]]
+        written = [mount[1] for mount in mounts if mount[2:] != ["ro"]]
+        assert written == folders

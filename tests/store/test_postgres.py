@@ -460,7 +460,7 @@ def test_the_documented_rights_suffice(
     with psycopg.connect(owner, autocommit=True) as connection:
         connection.execute("CREATE ROLE guards LOGIN")
         for grant in read_documented_grants():
-            connection.execute(grant)  # type: ignore[call-overload]  # our own text
+            connection.execute(grant)
     address = owner.replace("tests@", "guards@")
     policy = tmp_path / "policy.yaml"
     policy.write_text("policyguard: 1\nname: x\nbudgets: {b: {calls: 2, per: project}}\n")

@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,6 +19,7 @@ from click.testing import CliRunner
 
 from policyguard import Guard, SessionBusyError, StoreError
 from policyguard.cli import main
+from policyguard.guard.sessions.open_sessions import OpenSessions
 from policyguard.store.protocol import Caps
 from policyguard.store.quota.protocol import QuotaKey, QuotaSpec
 from tests.store.postgres_server import Server, postgres
@@ -416,6 +418,55 @@ def test_a_connection_lost_while_a_session_is_locked_leaves_no_lock(postgres: Se
             locked.result()
     with other.lock_session("a"), pytest.raises(SessionBusyError):
         one.lock_session("a")
+    one.close()
+    other.close()
+
+
+FULL_DISK = """
+CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE EXCEPTION 'no space left' USING ERRCODE = 'disk_full'; END $$;
+CREATE TRIGGER full_disk BEFORE INSERT ON holders FOR EACH ROW WHEN (NEW.session = 'b')
+EXECUTE FUNCTION fail()
+"""
+"""Makes the locking of session `b` fail without losing the connection."""
+
+
+def test_a_session_that_cannot_be_written_down_is_not_locked(postgres: Server) -> None:
+    address = postgres.new_address()
+    one, other = (PostgresStore(address, caps=CAPS) for _ in range(2))
+    one.constraints.version()
+    with psycopg.connect(address, autocommit=True) as admin:
+        admin.execute(FULL_DISK)
+        with pytest.raises(StoreError, match="no space left"):
+            one.lock_session("b")
+        admin.execute("DROP TRIGGER full_disk ON holders")
+    with other.lock_session("b"), pytest.raises(SessionBusyError):
+        one.lock_session("b")
+    with one.lock_session("b"), pytest.raises(SessionBusyError):
+        other.lock_session("b")
+    one.close()
+    other.close()
+
+
+def test_a_lost_session_is_remembered_when_locking_the_next_fails(postgres: Server) -> None:
+    address = postgres.new_address()
+    one, other = (PostgresStore(address, caps=CAPS) for _ in range(2))
+    sessions = OpenSessions({}, one, max_sessions=9, lock=threading.RLock())
+    for id_ in ("a", "b"):
+        sessions.lock(id_)
+    assert sessions.find_lost() == []
+    with psycopg.connect(address, autocommit=True) as admin:
+        admin.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        other.lock_session("a").release()
+        one.constraints.version()
+        admin.execute(FULL_DISK)
+        with pytest.raises(StoreError, match="no space left"):
+            sessions.find_lost()
+        admin.execute("DROP TRIGGER full_disk ON holders")
+    assert sessions.find_lost() == ["a"]
     one.close()
     other.close()
 

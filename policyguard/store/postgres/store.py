@@ -92,8 +92,10 @@ class PostgresStore:
             held = self._held.get(number)
             if held is not None and held.is_held:
                 raise self._busy(session, "by another guard of this process")
-            with self._database.transaction():  # both on one connection, with which the lock ends
-                ((locked,),) = self._database.execute("SELECT pg_try_advisory_lock(%s)", (number,))
+            with self._database.transaction():  # all on one connection, with which the lock ends
+                ((locked,),) = self._database.execute(
+                    "SELECT pg_try_advisory_xact_lock(%s)", (number,)
+                )
                 if not locked:
                     raise self._busy(session, "by another process")
                 ((opening, before),) = self._database.execute(
@@ -103,6 +105,8 @@ class PostgresStore:
                     "RETURNING opening, (SELECT opening FROM holders WHERE session = %s)",
                     (name, name),
                 )
+                # Last, since a rollback would not release it as it does the one above.
+                self._database.execute("SELECT pg_advisory_lock(%s)", (number,))
             self._openings[name] = opening
             lock = SessionLock(self, number, name, opening, before)
             self._held[number] = lock

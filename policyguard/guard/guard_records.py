@@ -126,11 +126,19 @@ class GuardRecords:
         if self._constraint_sync is not None:
             self._constraint_sync.poll()
         for session in self._open_sessions.find_lost():
-            self._drop_session(session)
+            if self._open_sessions.is_held(session):  # not let go with its parent
+                self._drop_session(
+                    session, "is another process's now: the connection to the store was lost"
+                )
 
-    def _drop_session(self, session: str) -> None:
-        """Let go of a session that another process has taken over, and write nothing more of it."""
-        warn(f"session {session!r} is another process's now: the connection to the store was lost")
+    def _drop_session(self, session: str, reason: str) -> None:
+        """Let go of a session that another process has taken over, and write nothing more of it.
+
+        Its sub-agents are let go before it: their state counts on the session's.
+        """
+        for child in self._open_sessions.children_of(session):
+            self._drop_session(child.id, f"is let go with its parent {session!r}")
+        warn(f"session {session!r} {reason}")
         opened = self._open_sessions.get(session)
         self._state.forget(session)
         if opened is not None:

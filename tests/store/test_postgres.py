@@ -397,6 +397,33 @@ def test_a_session_that_another_has_taken_over_is_let_go(postgres: Server, polic
     other.close()
 
 
+def test_sub_agents_of_a_lost_session_are_let_go(postgres: Server, policy: Path) -> None:
+    address = postgres.new_address()
+    other = PostgresStore(address, caps=CAPS)
+    other.constraints.version()
+    with Guard.load(policy, store=address) as guard:
+        kept, session = guard.session("kept"), guard.session("a")
+        child = guard.session("child", parent=session)
+        below = guard.session("below", parent=child)
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks "
+                "WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
+            )
+        other.lock_session("a")
+        deadline = time.monotonic() + 5
+        while not session.closed:
+            assert time.monotonic() < deadline
+            kept.check("look", {"n": 1})
+            time.sleep(0.05)
+        assert child.closed
+        assert below.closed
+        assert not child.check("look", {"n": 1})
+        assert not kept.closed
+        other.lock_session("child").release()
+    other.close()
+
+
 def test_a_connection_lost_while_a_session_is_locked_leaves_no_lock(postgres: Server) -> None:
     address = postgres.new_address()
     one, other = (PostgresStore(address, caps=CAPS) for _ in range(2))

@@ -33,7 +33,7 @@ from policyguard.adapters.mcp.messages import (
 from policyguard.adapters.mcp.pending import Passage, Pending, Sender
 from policyguard.adapters.mcp.results import tool_error
 from policyguard.adapters.mcp.runs import Runs
-from policyguard.guard.host_log import log_failure, warn
+from policyguard.guard.host_log import log_failure
 
 _INVALID_PARAMS = -32602
 _TASK_METHODS = ("tasks/get", "tasks/result", "tasks/cancel")
@@ -113,7 +113,7 @@ class Exchange:
 
     def _pass_notification(self, message: Message) -> Passage:
         if message.get("method") == "tools/call":  # some server might run it all the same
-            warn("dropped a call without an id: nothing could answer it")
+            self.server.log.warn("dropped a call without an id: nothing could answer it")
             return Passage()
         if message.get("method") != "notifications/cancelled":
             return Passage(to_server=message)
@@ -235,7 +235,9 @@ class Exchange:
     def from_server(self, message: Message) -> Message | None:
         """Return a server's message as the client may see it; None if not at all."""
         if "method" in message and ("result" in message or "error" in message):
-            warn(f"dropped a message of `{self.server.name}` that is request and response in one")
+            self.server.log.warn(
+                f"dropped a message of `{self.server.name}` that is request and response in one"
+            )
             return None
         if is_response(message):
             try:
@@ -245,7 +247,9 @@ class Exchange:
                 text = f"policyguard failed to pass the response on ({type(error).__name__})"
                 return error_response(message["id"], INTERNAL_ERROR, text)
         if not isinstance(message.get("method"), str):
-            warn(f"dropped what `{self.server.name}` wrote: no request, response or notification")
+            self.server.log.warn(
+                f"dropped what `{self.server.name}` wrote: no request, response or notification"
+            )
             return None
         if message["method"] == "notifications/tasks/status":
             self.server.note_task(params(message))
@@ -257,7 +261,7 @@ class Exchange:
         if pending is None:
             if id_ is None:
                 return message
-            warn(f"dropped a response of `{self.server.name}` to no request")
+            self.server.log.warn(f"dropped a response of `{self.server.name}` to no request")
             return None
         self._free(pending)
         method = pending.method

@@ -18,6 +18,7 @@ from policyguard.adapters.mcp.approvals import (
     read_answer,
     restore_state,
 )
+from policyguard.adapters.mcp.bounded_log import BoundedLog
 from policyguard.adapters.mcp.call_sessions import CallSession, CallSessions
 from policyguard.adapters.mcp.clients import Client, call_of
 from policyguard.adapters.mcp.list_changes import ListChanges
@@ -100,6 +101,7 @@ class GuardedServer:
         self.sessions = sessions
         self.limits = limits
         self.tools = ToolList(name, sessions)
+        self.log = BoundedLog()
         self.slots = CallSlots(limits.max_calls, limits.max_waiting)
         self._suspended: SuspendedCalls[OpenCall | AskedCall] = SuspendedCalls()
         self._tasks: OrderedDict[str, OpenCall] = OrderedDict()
@@ -240,9 +242,8 @@ class GuardedServer:
             self.abandon(call, text)
             return error_response(message["id"], INTERNAL_ERROR, text)
         message = self._keep_judged(call, message)
-        if result.keys().isdisjoint(
-            _SHOWN
-        ):  # what a client shows is a result, whatever it is called
+        # What a client shows is a result, whatever it is called.
+        if result.keys().isdisjoint(_SHOWN):
             if result.get("resultType") == "input_required":
                 return {**message, "result": self._suspend(call, params, result)}
             task = task_id(result)

@@ -233,7 +233,7 @@ class ProxiedRequest:
         try:
             messages = decode(body)
         except MalformedError:
-            warn(f"`{self._server.name}` sent what is no message")
+            self._server.log.warn(f"`{self._server.name}` sent what is no message")
             return b""
         passed = [self._exchange.from_server(message) for message in messages]
         if all(map(_is_same, passed, messages)):

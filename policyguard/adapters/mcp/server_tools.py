@@ -9,6 +9,7 @@ from typing import Any
 
 import mcp_types as types
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.session import MessageHandlerFnT
 from pydantic import ValidationError
 
 from policyguard.model.errors import PolicyguardError
@@ -56,9 +57,31 @@ async def _read(target: str | Sequence[str]) -> PinnedServer:
         if isinstance(target, str)
         else StdioServerParameters(command=target[0], args=[*target[1:]])
     )
+    unreadable: asyncio.Future[PinnedServer] = asyncio.get_running_loop().create_future()
+
+    async def note(message: object) -> None:
+        # The SDK drops what it cannot read, and would wait for the answer that this may be.
+        if isinstance(message, ValidationError) and not unreadable.done():
+            first = message.errors(include_url=False)[0]
+            if first["type"] == "json_invalid" and '"jsonrpc"' in str(first["input"]):
+                text = f"the server's answer cannot be read: {first['ctx']['error']}"
+                unreadable.set_exception(ServerToolsError(text))
+
+    asking = asyncio.ensure_future(_ask(server, note))
+    try:
+        await asyncio.wait({asking, unreadable}, return_when=asyncio.FIRST_COMPLETED)
+        return await (asking if asking.done() else unreadable)
+    finally:
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        unreadable.cancel()
+
+
+async def _ask(server: str | StdioServerParameters, note: MessageHandlerFnT) -> PinnedServer:
     # Some servers list tools only to clients that can do these.
     client = Client(
         server,
+        message_handler=note,
         sampling_callback=_decline,
         elicitation_callback=_decline,
         list_roots_callback=_decline,

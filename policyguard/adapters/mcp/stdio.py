@@ -213,7 +213,8 @@ class StdioPump:
             try:
                 messages = decode(line)
             except MalformedError:
-                warn(f"dropped what `{self._server.name}` wrote: no message on a line of its own")
+                text = f"dropped what `{self._server.name}` wrote: no message on a line of its own"
+                self._server.log.warn(text)
                 continue
             passed = [self._exchange.from_server(message) for message in messages]
             if len(messages) == 1 and passed[0] is messages[0]:
@@ -229,7 +230,7 @@ class StdioPump:
             f"the response of `{self._server.name}` has {line.size} bytes, "
             f"at most {self._max_bytes} are passed on"
         )
-        warn(reason)
+        self._server.log.warn(f"a message of `{self._server.name}` is too long")
         failed = self._exchange.fail({"id": line.find_id()}, reason, SERVER_GONE)
         if failed is not None:
             self._send_to_client(failed)

@@ -171,6 +171,7 @@ for line in sys.stdin:
         ),
         ('{"tools": 3}', "does not follow the protocol: `tools`"),
         ('{"tools": [{"name": "a", "inputSchema": {}}] * 600}', "`tools.0.inputSchema.type`"),
+        ("json.loads('[' * 500 + ']' * 500)", "answer cannot be read: recursion limit exceeded"),
     ],
 )
 def test_a_list_without_an_end_is_an_error(page: str, words: str, setup: Setup) -> None:

@@ -268,3 +268,17 @@ def test_a_command_that_is_not_there(tmp_path: Path, policy: str) -> None:
     assert ended.returncode == 2
     assert "/no/such" in ended.stderr
     assert ended.stdout == ""
+
+
+def test_lines_that_are_no_message_do_not_fill_the_log(connect: Connect) -> None:
+    answer = '{"jsonrpc": "2.0", "id": $ID, "result": {"content": []}}'
+    with connect() as client:
+        client.call("write", text="noise\n" * 150 + '{"id": 77, "result": {}}\n' * 150 + answer)
+        assert client.process.stdin is not None
+        client.process.stdin.close()
+        client.process.wait(20)
+        assert client.process.stderr is not None
+        log = client.process.stderr.read().decode()
+    assert log.count("no message on a line of its own") == 5  # three, the 10th and the 100th
+    assert log.count("to no request") == 5
+    assert "(100 times so far)" in log

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import NamedTuple
 
-_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+_FIELD = re.compile(rb"(?:data|event|id|retry)?:|(?:data|event|id|retry|)\Z")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
@@ -41,22 +43,31 @@ async def read_events(chunks: AsyncIterable[bytes], max_bytes: int) -> AsyncIter
     """Return the events of a stream. Raises `TooLongError` for one beyond `max_bytes`."""
     kept = bytearray()
     searched = 0
+    is_first = True
     async for chunk in chunks:
         kept += chunk
+        if is_first and len(kept) >= len(BOM_UTF8):  # clients read the stream without it
+            is_first = False
+            if kept.startswith(BOM_UTF8):
+                del kept[: len(BOM_UTF8)]
         while found := _END.search(kept, max(0, searched - 3)):
+            if found.end() == len(kept) and kept.endswith(b"\n\r"):
+                break  # the line feed that belongs to it may be on its way
             raw = bytes(kept[: found.end()])
             del kept[: found.end()]
             searched = 0
             if len(raw) > max_bytes:
                 raise TooLongError
-            yield Event(raw, _data(raw))
+            yield _parse(raw)
         searched = len(kept)
         if searched > max_bytes:
             raise TooLongError
 
 
-def _data(raw: bytes) -> bytes:
-    if b"data" not in raw:
-        return b""
-    lines = (line[5:] for line in _LINE_END.split(raw) if line.startswith(b"data:"))
-    return b"\n".join(line.removeprefix(b" ") for line in lines)
+def _parse(raw: bytes) -> Event:
+    lines = _LINE_END.split(raw)
+    known = [line for line in lines if _FIELD.match(line)]
+    if len(known) < len(lines):  # a client may know fields that are none, such as one after a mark
+        raw = b"\r\n".join(known)
+    data = (line[5:] for line in known if line.startswith(b"data:"))
+    return Event(raw, b"\n".join(line.removeprefix(b" ") for line in data))

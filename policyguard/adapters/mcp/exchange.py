@@ -364,6 +364,14 @@ class Exchange:
         if pending is not None:
             self._free(pending)
 
+    def may_edit_result(self, message: Message) -> bool:
+        """Whether a result rule may edit what comes of a call that has no response yet."""
+        pending = self._pending.get(key_of(message.get("id")))
+        if pending is None or pending.call is None or pending.call.decision is None:
+            return False
+        tool = pending.call.decision.tool
+        return self.server.sessions.may_edit_results(pending.call.session, tool)
+
     def is_open(self, message: Message) -> bool:
         """Whether a request has no response yet."""
         return is_request(message) and key_of(message["id"]) in self._pending

@@ -6,7 +6,9 @@ sessions are the clients'.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import re
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 
@@ -15,17 +17,36 @@ import httpx2
 from policyguard.adapters.mcp.clients import Client
 from policyguard.adapters.mcp.exchange import Exchange
 from policyguard.adapters.mcp.guarded_server import GuardedServer
+from policyguard.adapters.mcp.http_authorization import (
+    MAX_METADATA,
+    WELL_KNOWN,
+    MetadataError,
+    list_metadata_urls,
+    resource_of,
+    rewrite_metadata,
+)
 from policyguard.adapters.mcp.http_reply import Headers, Reply, Send
-from policyguard.adapters.mcp.http_request import RUN_HEADER, SESSION_HEADER, ProxiedRequest, Scope
+from policyguard.adapters.mcp.http_request import (
+    PROTOCOL_HEADER,
+    RUN_HEADER,
+    SESSION_HEADER,
+    ProxiedRequest,
+    Scope,
+)
 from policyguard.adapters.mcp.runs import Runs
 from policyguard.adapters.request_body import BodyError, Receive
 
-_PROTOCOL_HEADER = b"mcp-protocol-version"
 _METHODS = ("POST", "GET", "DELETE")
 _MAX_SESSIONS = 4096
 """Sessions of clients that are remembered; the least recently used are forgotten first."""
 
 _CONNECT_SECONDS = 10.0
+_METADATA_SECONDS = 10.0
+
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::[0-9]{1,5})?")
+
+
+_METADATA: Headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
 
 
 class HttpProxy:
@@ -38,6 +59,7 @@ class HttpProxy:
         self._runs = runs
         self._hosts = hosts
         self._exchanges: OrderedDict[tuple[str, bytes], Exchange] = OrderedDict()
+        self._metadata_urls: dict[str, str] = {}
         self._client = httpx2.AsyncClient(
             timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
@@ -63,11 +85,16 @@ class HttpProxy:
         if scope["method"] not in _METHODS:
             await reply.refuse(405, f"the methods are {', '.join(_METHODS)}")
             return
-        name = str(scope["path"]).strip("/").partition("/")[0]
+        path = str(scope["path"])
+        asks_metadata = path.startswith(f"{WELL_KNOWN}/")
+        name = path.removeprefix(WELL_KNOWN).strip("/").partition("/")[0]
         found = self._upstreams.get(name)
         if found is None:
             known = ", ".join(f"/{known}" for known in self._upstreams)
             await reply.refuse(404, f"no server is here; there are {known}")
+            return
+        if asks_metadata:
+            await self._send_metadata(*found, headers[b"host"].decode("latin-1"), reply)
             return
         request = ProxiedRequest(self, found, scope, headers, reply)
         try:
@@ -78,10 +105,43 @@ class HttpProxy:
     def _is_local(self, headers: Mapping[bytes, bytes]) -> bool:
         """Whether a request was meant for this address: web pages elsewhere can send others."""
         host = headers.get(b"host", b"").decode("latin-1")
-        if _without_port(host) not in self._hosts:
+        if _name_of(host) not in self._hosts:
             return False
         origin = headers.get(b"origin", b"").decode("latin-1")
-        return not origin or _without_port(origin.partition("://")[2]) in self._hosts
+        return not origin or _name_of(origin.partition("://")[2]) in self._hosts
+
+    async def _send_metadata(
+        self, server: GuardedServer, url: str, host: str, reply: Reply
+    ) -> None:
+        """Answer where a client may authorise for a server, as the server says it."""
+        noted = self._metadata_urls.get(server.name)
+        wanted: Headers = [(b"accept", b"application/json"), (b"accept-encoding", b"identity")]
+        try:
+            async with asyncio.timeout(_METADATA_SECONDS):
+                for address in [noted] if noted else list_metadata_urls(url):
+                    async with self.send("GET", address, wanted, b"") as response:
+                        if response.status_code != 200:
+                            continue
+                        body = b""
+                        async for chunk in response.aiter_bytes():
+                            body += chunk
+                            if len(body) > MAX_METADATA:
+                                raise MetadataError(f"they are longer than {MAX_METADATA} bytes")
+                    own = rewrite_metadata(body, url, resource_of(host, server.name))
+                    await reply.send_body(200, _METADATA, own)
+                    return
+        except MetadataError as error:
+            text = f"the metadata of the resource `{server.name}` are not passed on: {error}"
+            await reply.refuse(502, text)
+        except (httpx2.HTTPError, TimeoutError) as error:
+            text = f"the server `{server.name}` cannot be reached: {error or 'it does not answer'}"
+            await reply.refuse(502, text)
+        else:
+            await reply.refuse(404, f"the server `{server.name}` has no metadata for clients")
+
+    def note_metadata_url(self, server: GuardedServer, url: str) -> None:
+        """Note where a server says that its metadata are."""
+        self._metadata_urls[server.name] = url
 
     def find_exchange(
         self, server: GuardedServer, headers: Mapping[bytes, bytes], peer: str
@@ -95,7 +155,7 @@ class HttpProxy:
         exchange = Exchange(
             server,
             self._runs,
-            client=Client(protocol=headers.get(_PROTOCOL_HEADER, b"").decode("latin-1")),
+            client=Client(protocol=headers.get(PROTOCOL_HEADER, b"").decode("latin-1")),
             peer=peer,
             run=headers.get(RUN_HEADER, b"").decode("latin-1"),
             notifies=bool(session),
@@ -129,8 +189,7 @@ class HttpProxy:
             await response.aclose()
 
 
-def _without_port(host: str) -> str:
-    """Return a host's name; that of an IPv6 address in brackets."""
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]
+def _name_of(host: str) -> str:
+    """Return a host without its port, an IPv6 address in brackets; empty if it is no host."""
+    found = _HOST.fullmatch(host)
+    return "" if found is None else found[1]

@@ -12,7 +12,7 @@ from policyguard.adapters.mcp.messages import INVALID_REQUEST, Message, encode, 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
-_JSON: Headers = [(b"content-type", b"application/json")]
+JSON_HEADERS: Headers = [(b"content-type", b"application/json")]
 _STREAM: Headers = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -61,7 +61,7 @@ class Reply:
             await self.send_event(encode_event(encode(message)))
             await self.end()
         else:
-            await self.send_body(status, _JSON, encode(message))
+            await self.send_body(status, JSON_HEADERS, encode(message))
 
     async def send_body(self, status: int, headers: Headers, body: bytes) -> None:
         """Send all of a response that is no stream."""

@@ -13,9 +13,10 @@ import httpx2
 from policyguard.adapters.mcp.event_stream import TooLongError, read_events
 from policyguard.adapters.mcp.exchange import Exchange
 from policyguard.adapters.mcp.guarded_server import GuardedServer
-from policyguard.adapters.mcp.http_reply import Headers, Reply
+from policyguard.adapters.mcp.http_authorization import find_metadata_url, rewrite_challenge
+from policyguard.adapters.mcp.http_batch import Batch, find_problem
+from policyguard.adapters.mcp.http_reply import JSON_HEADERS, Headers, Reply, Send
 from policyguard.adapters.mcp.messages import (
-    INVALID_REQUEST,
     PARSE_ERROR,
     SERVER_GONE,
     MalformedError,
@@ -31,6 +32,7 @@ from policyguard.adapters.request_body import Receive, read_body
 from policyguard.guard.host_log import warn
 
 SESSION_HEADER, RUN_HEADER = b"mcp-session-id", b"policyguard-session"
+PROTOCOL_HEADER = b"mcp-protocol-version"
 
 _NOT_PASSED = frozenset(
     {
@@ -61,6 +63,9 @@ Scope = Mapping[str, Any]
 class Upstreams(Protocol):
     """The way to the servers, and the sessions that clients have with them."""
 
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+
     def find_exchange(
         self, server: GuardedServer, headers: Mapping[bytes, bytes], peer: str
     ) -> Exchange:
@@ -68,6 +73,9 @@ class Upstreams(Protocol):
 
     def keep_exchange(self, exchange: Exchange, session: bytes) -> None:
         """Keep an exchange for the later requests of its session."""
+
+    def note_metadata_url(self, server: GuardedServer, url: str) -> None:
+        """Note where a server says that its metadata are."""
 
     def drop_exchange(self, server: GuardedServer, session: bytes) -> None:
         """Forget a session that has ended."""
@@ -89,12 +97,14 @@ class ProxiedRequest:
         headers: Mapping[bytes, bytes],
         reply: Reply,
     ) -> None:
-        self._proxy = proxy
+        self._proxy, self._scope = proxy, scope
         self._server, self._url = upstream
         self._method = str(scope["method"])
         self._reply = reply
         self._new_session = False
         self._session = headers.get(SESSION_HEADER, b"")
+        self._host = headers.get(b"host", b"").decode("latin-1")
+        self._version = headers.get(PROTOCOL_HEADER, b"").decode("latin-1")
         peer = (scope.get("client") or ("",))[0]
         self._exchange = proxy.find_exchange(self._server, headers, peer)
         passed = [(name, value) for name, value in scope["headers"] if name not in _NOT_PASSED]
@@ -115,8 +125,7 @@ class ProxiedRequest:
                 await self._reply.send_message(error_response(None, PARSE_ERROR, text), 400)
                 return
             if len(messages) != 1 or body.lstrip().startswith(b"["):
-                text = "batches are not passed on: send each message by itself"
-                await self._reply.send_message(error_response(None, INVALID_REQUEST, text), 400)
+                await self._serve_batch(messages, receive)
                 return
             message = messages[0]
             body = as_judged(body, message)
@@ -141,6 +150,19 @@ class ProxiedRequest:
             if not self._session and not self._new_session:
                 # Without sessions a client cancels what it has asked for by leaving.
                 self._exchange.close("the client has gone")
+
+    async def _serve_batch(self, messages: list[Message], receive: Receive) -> None:
+        limits = self._server.limits
+        most = limits.max_calls + limits.max_waiting
+        problem = find_problem(messages, self._version, most)
+        if problem:
+            await self._reply.refuse(400, problem)
+            return
+        leaving = asyncio.create_task(_wait_until_gone(receive))
+        try:
+            await Batch(self._proxy, self._scope, self._reply).serve(messages, leaving)
+        finally:
+            leaving.cancel()
 
     async def _work(self, message: Message, body: bytes) -> None:
         exchange, reply = self._exchange, self._reply
@@ -184,7 +206,11 @@ class ProxiedRequest:
             raise
 
     async def _relay(self, message: Message, response: httpx2.Response) -> None:
-        headers = [(n.lower(), v) for n, v in response.headers.raw if n.lower() not in _NOT_PASSED]
+        headers = [
+            (name.lower(), self._edit_header(name.lower(), value))
+            for name, value in response.headers.raw
+            if name.lower() not in _NOT_PASSED
+        ]
         if response.has_redirect_location:  # a client that followed it would leave the proxy out
             elsewhere = response.headers["location"]
             reason = f"the server `{self._server.name}` redirects to {elsewhere}: name that address"
@@ -196,19 +222,37 @@ class ProxiedRequest:
             await self._relay_events(message, response, headers)
             return
         body = await self._read(response)
-        if kind == "application/json" and body:
+        if response.status_code < 400:
+            body = self._edit(body) if kind == "application/json" and body else b""
+            if not body and self._exchange.is_open(message):
+                await self._fail(message, f"the server `{self._server.name}` sent no response")
+                return
+            if not body and self._method == "GET":  # clients read a stream, whatever it is called
+                await self._fail(message, f"the server `{self._server.name}` sent no stream")
+                return
+        elif kind == "application/json" and body and not _is_plain(body):
             body = self._edit(body)
-        elif self._exchange.is_open(message) and response.status_code < 400:
-            await self._fail(message, f"the server `{self._server.name}` sent no response")
-            return
         if self._exchange.is_open(message):
             reason = f"the server `{self._server.name}` answered with status {response.status_code}"
-            self._exchange.fail(message, reason, SERVER_GONE)
+            hides = self._exchange.may_edit_result(message)
+            failed = self._exchange.fail(message, reason, SERVER_GONE)
+            if hides and failed is not None:  # some clients show the body to a model
+                body = encode(failed)
+                headers = [*(one for one in headers if one[0] != b"content-type"), *JSON_HEADERS]
         if self._reply.is_stream:
             for passed in decode(body):
                 await self._reply.send_message(passed)
             return
         await self._reply.send_body(response.status_code, headers, body)
+
+    def _edit_header(self, name: bytes, value: bytes) -> bytes:
+        """Return a header as the client may see it: it authorises for the address that it calls."""
+        if name != b"www-authenticate":
+            return value
+        url = find_metadata_url(value, self._url)
+        if url is not None:
+            self._proxy.note_metadata_url(self._server, url)
+        return rewrite_challenge(value, self._host, self._server.name)
 
     def _note_session(self, message: Message, response: httpx2.Response) -> None:
         session = response.headers.get("mcp-session-id", "").encode("latin-1")
@@ -300,6 +344,15 @@ async def _wait_until_gone(receive: Callable[[], Awaitable[Any]]) -> None:
     """Wait until the client leaves; a server learns of it by itself only when it sends."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def _is_plain(body: bytes) -> bool:
+    """Whether a body is JSON but no message, such as an error of OAuth."""
+    try:
+        messages = decode(body)
+    except MalformedError:
+        return True
+    return not any({"jsonrpc", "id", "result", "method"} & one.keys() for one in messages)
 
 
 def _is_same(passed: object, message: object) -> bool:

@@ -30,7 +30,7 @@ from policyguard.adapters.mcp.messages import (
     params,
     result_response,
 )
-from policyguard.adapters.mcp.pending import Passage, Pending, Sender
+from policyguard.adapters.mcp.pending import Passage, Pending, Sender, pop_unanswered
 from policyguard.adapters.mcp.results import tool_error
 from policyguard.adapters.mcp.runs import Runs
 from policyguard.guard.host_log import log_failure
@@ -92,7 +92,7 @@ class Exchange:
         if key in self._pending:
             text = "a request with this id has no response yet"
             return Passage(to_client=error_response(message["id"], INVALID_REQUEST, text))
-        if len(self._pending) >= self._max_pending:
+        if len(self._pending) >= self._max_pending and not self._forget_unanswered():
             text = f"{self._max_pending} requests have no response yet"
             return Passage(to_client=error_response(message["id"], INVALID_REQUEST, text))
         method, found = str(message.get("method")), params(message)
@@ -124,7 +124,7 @@ class Exchange:
             return Passage(to_server=message)
         self._subscriptions.pop(key, None)
         if pending.call is not None:
-            # The response may have been sent already, so the request stays until it arrives.
+            # The response may have been sent already, so the request stays.
             reason = str(found.get("reason") or "the client cancelled the call")
             self.server.abandon(pending.call, asyncio.CancelledError(reason))
             self._free(pending)
@@ -133,7 +133,15 @@ class Exchange:
             if pending.task is not None:
                 pending.task.cancel()
             return Passage()
+        pending.may_be_unanswered = True
         return Passage(to_server=message)
+
+    def _forget_unanswered(self) -> bool:
+        """Forget the oldest request to which no response need come; return whether there is one."""
+        pending = pop_unanswered(self._pending)
+        if pending is not None and pending.call is not None:
+            self.server.abandon(pending.call, asyncio.CancelledError("the client has gone"))
+        return pending is not None
 
     async def _open_session(self, pending: Pending) -> CallSession:
         run = self._run or run_of(meta(pending.params))
@@ -363,6 +371,7 @@ class Exchange:
         pending = self._pending.get(key_of(message.get("id")))
         if pending is not None:
             self._free(pending)
+            pending.may_be_unanswered = True
 
     def may_edit_result(self, message: Message) -> bool:
         """Whether a result rule may edit what comes of a call that has no response yet."""

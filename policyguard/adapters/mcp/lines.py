@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
 _CHUNK = 262144
 _EDGE = 512
-"""Bytes of the beginning and the end of a line that is too long, in which its id is looked for."""
+"""Bytes of the beginning and the end of a line in which its id is looked for."""
 
 _TEXT = rb'"(?:[^"\\]|\\.){0,200}"'
 _ID = rb"(" + _TEXT + rb"|-?[0-9]{1,20})"
@@ -23,12 +23,17 @@ _ID_LAST = re.compile(
 )
 
 
-class LongLine(NamedTuple):
-    """A line that is too long: its beginning, its end, and how many bytes it has."""
+class UnreadLine(NamedTuple):
+    """A line that is not read as a message: its beginning, its end, and how many bytes it has."""
 
     head: bytes
     tail: bytes
     size: int
+
+    @classmethod
+    def of(cls, line: bytes) -> Self:
+        """Return what is to be known of a line that cannot be read."""
+        return cls(line[:_EDGE], line[-_EDGE:], len(line))
 
     def find_id(self) -> Any:
         """Return the id of the message, where its writer has put it first or last; else None."""
@@ -43,7 +48,7 @@ class LongLine(NamedTuple):
 
 async def read_lines(
     reader: asyncio.StreamReader, max_bytes: int
-) -> AsyncIterator[bytes | LongLine]:
+) -> AsyncIterator[bytes | UnreadLine]:
     """Return the lines of a pipe until its end; what is longer than `max_bytes` is not kept."""
     kept, size, head = bytearray(), 0, b""
     while chunk := await reader.read(_CHUNK):
@@ -52,7 +57,7 @@ async def read_lines(
             kept += end
             size += len(end)
             if size > max_bytes:
-                yield LongLine(head or bytes(kept[:_EDGE]), bytes(kept[-_EDGE:]), size)
+                yield UnreadLine(head or bytes(kept[:_EDGE]), bytes(kept[-_EDGE:]), size)
             elif kept:
                 yield bytes(kept)
             kept, size, head = bytearray(), 0, b""

@@ -28,7 +28,8 @@ class Pending(msgspec.Struct, eq=False):
     """A request of the client that has no response yet.
 
     `call` is set while the server runs it, `passed` are the parameters that it got; `task` is set
-    while a call waits: for a slot, or for a person.
+    while a call waits: for a slot, or for a person. Of one that `may_be_unanswered` its client has
+    gone or cancelled it: a response would be judged, but none need come.
     """
 
     id: Any
@@ -41,3 +42,10 @@ class Pending(msgspec.Struct, eq=False):
     passed: dict[str, Any] = {}
     has_slot: bool = False
     task: asyncio.Task[Any] | None = None
+    may_be_unanswered: bool = False
+
+
+def pop_unanswered(requests: dict[object, Pending]) -> Pending | None:
+    """Take out the oldest request to which no response need come; None if there is none."""
+    found = next((key for key, one in requests.items() if one.may_be_unanswered), None)
+    return None if found is None else requests.pop(found)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from policyguard.adapters.mcp.call_sessions import CallSessions, LocalSessions
 from policyguard.adapters.mcp.exchange import Exchange
 from policyguard.adapters.mcp.guarded_server import GuardedServer
-from policyguard.adapters.mcp.lines import LongLine, open_input, open_output, read_lines
+from policyguard.adapters.mcp.lines import UnreadLine, open_input, open_output, read_lines
 from policyguard.adapters.mcp.messages import (
     INVALID_REQUEST,
     PARSE_ERROR,
@@ -152,7 +152,7 @@ class StdioPump:
         """Pass on what the client says."""
         async for line in read_lines(self._input, self._max_bytes):
             await self._output.drain()  # a client that reads nothing is read no further
-            if isinstance(line, LongLine):
+            if isinstance(line, UnreadLine):
                 text = f"the message has {line.size} bytes, at most {self._max_bytes} are passed on"
                 self._send_to_client(error_response(line.find_id(), INVALID_REQUEST, text))
                 continue
@@ -164,7 +164,7 @@ class StdioPump:
                 continue
             for message in messages:
                 passage = self._exchange.from_client(message, self._send_to_client)
-                raw = as_judged(line, message) if len(messages) == 1 else encode(message)
+                raw = as_judged(line, message) if _is_one(messages, line) else encode(message)
                 if isinstance(passage, Passage):
                     await self._deliver(passage, message, raw)
                 else:
@@ -207,7 +207,7 @@ class StdioPump:
     async def _pump_down(self) -> None:
         """Pass on what the server says."""
         async for line in read_lines(self._process.output, self._max_bytes):
-            if isinstance(line, LongLine):
+            if isinstance(line, UnreadLine):
                 self._refuse_long(line)
                 continue
             try:
@@ -215,9 +215,11 @@ class StdioPump:
             except MalformedError:
                 text = f"dropped what `{self._server.name}` wrote: no message on a line of its own"
                 self._server.log.warn(text)
+                text = f"the response of `{self._server.name}` cannot be read"
+                self._refuse(UnreadLine.of(line), text)
                 continue
             passed = [self._exchange.from_server(message) for message in messages]
-            if len(messages) == 1 and passed[0] is messages[0]:
+            if _is_one(messages, line) and passed[0] is messages[0]:
                 self._output.write(line + b"\n")
             else:
                 for message in passed:
@@ -225,12 +227,16 @@ class StdioPump:
                         self._send_to_client(message)
             await self._output.drain()
 
-    def _refuse_long(self, line: LongLine) -> None:
+    def _refuse_long(self, line: UnreadLine) -> None:
         reason = (
             f"the response of `{self._server.name}` has {line.size} bytes, "
             f"at most {self._max_bytes} are passed on"
         )
         self._server.log.warn(f"a message of `{self._server.name}` is too long")
+        self._refuse(line, reason)
+
+    def _refuse(self, line: UnreadLine, reason: str) -> None:
+        """Answer the request to which a line is the response that cannot be passed on."""
         failed = self._exchange.fail({"id": line.find_id()}, reason, SERVER_GONE)
         if failed is not None:
             self._send_to_client(failed)
@@ -243,3 +249,8 @@ class StdioPump:
         task = asyncio.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _is_one(messages: list[Message], line: bytes) -> bool:
+    """Whether a line is one message for all readers: some end lines at a carriage return, too."""
+    return len(messages) == 1 and b"\r" not in line[:-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -282,3 +283,38 @@ def test_lines_that_are_no_message_do_not_fill_the_log(connect: Connect) -> None
     assert log.count("no message on a line of its own") == 5  # three, the 10th and the 100th
     assert log.count("to no request") == 5
     assert "(100 times so far)" in log
+
+
+HIDDEN = '{"jsonrpc":"2.0","method":"x","params":{"a":\r%s\r}}'
+
+
+def test_no_line_is_two_for_readers_that_end_lines_at_a_carriage_return(connect: Connect) -> None:
+    """What is inside would be a message of its own, which the proxy has not judged."""
+    call = '{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"x"}}'
+    result = '{"jsonrpc":"2.0","id":$ID,"result":{"content":[]}}'
+    with connect() as client:
+        client.write((HIDDEN % call).encode())
+        client.write(b'{"jsonrpc":"2.0","id":"a","method":"ping"}\r')
+        assert client.read()["id"] == "a"
+        assert b"\r" not in client.log.read_bytes().splitlines(keepends=False)[0]
+        assert client.received()[0]["params"]["a"] == json.loads(call)
+        client.send("tools/call", {"name": "write", "arguments": {"text": HIDDEN % result}})
+        line = client.read_line()
+        assert b"\r" not in line
+        assert json.loads(line)["method"] == "x"
+
+
+def test_a_response_that_cannot_be_read_is_an_error(connect: Connect) -> None:
+    deep = '{"jsonrpc":"2.0","id":$ID,"result":' + "[" * 100_000 + "]" * 100_000 + "}"
+    with connect() as client:
+        for text in (deep, '{"jsonrpc":"2.0","id":$ID,"result":}'):
+            assert "cannot be read" in client.call("write", text=text)["error"]["message"]
+
+
+def test_calls_that_were_cancelled_need_no_response(connect: Connect) -> None:
+    """Servers should not answer them, so they may not use up the room for requests."""
+    with connect("--max-calls", "2", "--max-waiting", "0") as client:
+        for _ in range(1100):
+            id_ = client.send("tools/call", {"name": "never"})
+            client.notify("notifications/cancelled", {"requestId": id_})
+        assert client.call("x")["result"]["content"][0]["text"] == "done"

@@ -15,6 +15,7 @@ from typing import Any
 from policyguard.adapters.mcp.call_sessions import CallSession
 from policyguard.adapters.mcp.clients import Client, run_of
 from policyguard.adapters.mcp.guarded_server import Admitted, AskError, GuardedServer
+from policyguard.adapters.mcp.list_request import AskServer
 from policyguard.adapters.mcp.messages import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -63,6 +64,7 @@ class Exchange:
         self.client = client or Client()
         self.send: Sender | None = None
         """Sends notifications of the proxy's own, if there is a way."""
+        self.ask_server: AskServer | None = None
         self._runs = runs
         self._peer, self._run = peer, run
         self._notifies = notifies
@@ -200,6 +202,7 @@ class Exchange:
         """Ask the policy about a call; return the response to one that does not run."""
         server, is_modern = self.server, pending.client.is_modern
         pending.passed = pending.params
+        await server.tools.learn(self.ask_server, pending.params)
         try:
             session = pending.session = await self._open_session(pending)
         except Exception as error:  # noqa: BLE001 - no failure of ours may let a call run
@@ -242,22 +245,19 @@ class Exchange:
 
     def from_server(self, message: Message) -> Message | None:
         """Return a server's message as the client may see it; None if not at all."""
+        name, log = self.server.name, self.server.log
         if "method" in message and ("result" in message or "error" in message):
-            self.server.log.warn(
-                f"dropped a message of `{self.server.name}` that is request and response in one"
-            )
+            log.warn(f"dropped a message of `{name}` that is request and response in one")
             return None
         if is_response(message):
             try:
                 return self._pass_response(message)
             except Exception as error:  # noqa: BLE001 - as above: nothing unchecked is passed on
-                log_failure(f"a response of `{self.server.name}` was not passed on")
+                log_failure(f"a response of `{name}` was not passed on")
                 text = f"policyguard failed to pass the response on ({type(error).__name__})"
                 return error_response(message["id"], INTERNAL_ERROR, text)
         if not isinstance(message.get("method"), str):
-            self.server.log.warn(
-                f"dropped what `{self.server.name}` wrote: no request, response or notification"
-            )
+            log.warn(f"dropped what `{name}` wrote: no request, response or notification")
             return None
         if message["method"] == "notifications/tasks/status":
             self.server.note_task(params(message))

@@ -17,6 +17,7 @@ from policyguard.adapters.mcp.http_authorization import find_metadata_url, rewri
 from policyguard.adapters.mcp.http_batch import Batch, find_problem
 from policyguard.adapters.mcp.http_reply import JSON_HEADERS, Headers, Reply, Send
 from policyguard.adapters.mcp.messages import (
+    MODERN,
     PARSE_ERROR,
     SERVER_GONE,
     MalformedError,
@@ -26,6 +27,7 @@ from policyguard.adapters.mcp.messages import (
     encode,
     error_response,
     is_request,
+    is_response,
 )
 from policyguard.adapters.mcp.pending import Passage
 from policyguard.adapters.request_body import Receive, read_body
@@ -56,6 +58,9 @@ _NOT_PASSED = frozenset(
     }
 )
 """Headers of a connection, not of a message; how a body was encoded, and where else a server is."""
+
+_OF_MESSAGE = (b"mcp-method", b"mcp-name", b"mcp-param-", b"last-event-id")
+"""How the names of headers begin that repeat what the client's message says."""
 
 Scope = Mapping[str, Any]
 
@@ -107,6 +112,7 @@ class ProxiedRequest:
         self._version = headers.get(PROTOCOL_HEADER, b"").decode("latin-1")
         peer = (scope.get("client") or ("",))[0]
         self._exchange = proxy.find_exchange(self._server, headers, peer)
+        self._exchange.ask_server = self._ask_server
         passed = [(name, value) for name, value in scope["headers"] if name not in _NOT_PASSED]
         self._passed: Headers = [*passed, (b"accept-encoding", b"identity")]
         query = scope.get("query_string", b"").decode("latin-1")
@@ -314,6 +320,23 @@ class ProxiedRequest:
         if exchange.is_open(message):
             exchange.let_go(message)
         await reply.end()
+
+    async def _ask_server(self, message: Message) -> Message:
+        """Send a request of the proxy's own, as the client; return the response."""
+        kept = [one for one in self._passed if not one[0].startswith(_OF_MESSAGE)]
+        if self._version >= MODERN:
+            kept.append((b"mcp-method", str(message["method"]).encode()))
+        async with self._proxy.send("POST", self._url, kept, encode(message)) as response:
+            kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if kind == "application/json":
+                return decode(await self._read(response))[0]
+            if kind == "text/event-stream":
+                most = self._server.limits.max_message
+                async for event in read_events(response.aiter_bytes(), most):
+                    for answer in decode(event.data) if event.data else ():
+                        if answer.get("id") == message["id"] and is_response(answer):
+                            return answer
+        return {}
 
     async def _fail(self, message: Message, reason: str) -> None:
         """Tell the client that a request did not get through, or got no response."""

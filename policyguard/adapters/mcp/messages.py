@@ -26,9 +26,9 @@ SERVER_GONE = -32000
 MODERN = "2026-07-28"
 """The first version of the protocol without sessions: each request says who sends it."""
 
-_PREFIX = "io.modelcontextprotocol/"
+PREFIX = "io.modelcontextprotocol/"
 PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, SUBSCRIPTION_ID = (
-    f"{_PREFIX}{name}"
+    f"{PREFIX}{name}"
     for name in ("protocolVersion", "clientInfo", "clientCapabilities", "subscriptionId")
 )
 """Keys of `_meta`."""

@@ -25,6 +25,7 @@ from policyguard.adapters.mcp.messages import (
     decode,
     encode,
     error_response,
+    is_response,
 )
 from policyguard.adapters.mcp.pending import Passage
 from policyguard.adapters.mcp.runs import Runs
@@ -108,6 +109,8 @@ class StdioPump:
     ) -> None:
         self._exchange = Exchange(server, runs)
         self._exchange.send = self._send_to_client
+        self._exchange.ask_server = self._ask_server
+        self._own: dict[object, asyncio.Future[Message]] = {}
         self._server = server
         self._process = process
         self._input, self._output = client_input, client_output
@@ -218,7 +221,10 @@ class StdioPump:
                 text = f"the response of `{self._server.name}` cannot be read"
                 self._refuse(UnreadLine.of(line), text)
                 continue
-            passed = [self._exchange.from_server(message) for message in messages]
+            passed = [
+                None if self._is_own(message) else self._exchange.from_server(message)
+                for message in messages
+            ]
             if _is_one(messages, line) and passed[0] is messages[0]:
                 self._output.write(line + b"\n")
             else:
@@ -226,6 +232,26 @@ class StdioPump:
                     if message is not None:
                         self._send_to_client(message)
             await self._output.drain()
+
+    async def _ask_server(self, message: Message) -> Message:
+        """Send a request of the proxy's own; return the response."""
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._own[message["id"]] = answer
+        try:
+            self._process.input.write(encode(message) + b"\n")
+            return await answer
+        finally:
+            self._own.pop(message["id"], None)
+
+    def _is_own(self, message: Message) -> bool:
+        """Whether a message answers a request of the proxy's own, which has the answer then."""
+        id_ = message.get("id")
+        answer = self._own.get(id_) if isinstance(id_, str) and is_response(message) else None
+        if answer is None:
+            return False
+        if not answer.done():
+            answer.set_result(message)
+        return True
 
     def _refuse_long(self, line: UnreadLine) -> None:
         reason = (

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from policyguard.adapters.mcp.call_sessions import CallSession, CallSessions
+from policyguard.adapters.mcp.list_request import AskServer, ListRequest
 from policyguard.adapters.mcp.results import NOTES
 from policyguard.evaluator.pins import PinJudge
-from policyguard.guard.host_log import warn
+from policyguard.guard.host_log import log_failure, warn
 from policyguard.model.effect import Effect
 from policyguard.model.pins import PinFinding
 from policyguard.model.tool_name import join_tool_name
@@ -51,6 +52,7 @@ class ToolList:
         self._is_known = False
         """Whether the server has listed its tools here, to the end."""
         self._warned: OrderedDict[str, None] = OrderedDict()
+        self._request = ListRequest(lambda page, is_first: self.edit(page, None, is_first=is_first))
 
     def hints_of(self, tool: str) -> dict[str, bool]:
         """Return the hints with which the server lists a tool."""
@@ -73,6 +75,15 @@ class ToolList:
         # Of a tool that may be listed nothing but its name is known.
         is_open = self._has_forgotten or not self._is_known
         return self._definitions.get(tool, UNKNOWN if is_open else {})
+
+    async def learn(self, ask: AskServer | None, call: dict[str, Any]) -> None:
+        """Ask the server for its tools if pins need them and nobody has yet, since it started."""
+        if ask is None or self._pins is None or self._is_known:
+            return
+        try:
+            await self._request.run(ask, call)
+        except Exception:  # noqa: BLE001 - the tools stay unknown, and the pins judge them so
+            log_failure(f"the tools of `{self._server}` could not be listed")
 
     def edit(
         self, result: dict[str, Any], session: CallSession | None, *, is_first: bool = True

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import mcp_types as types
 import pytest
 from click.testing import CliRunner, Result
 from mcp import Client, StdioServerParameters
@@ -452,5 +453,87 @@ def test_a_list_is_passed_on_as_it_was_judged(pinned: Any) -> None:
         passed = peers.exchange.from_server(response)
         assert passed == response
         assert passed is not response
+
+    pinned(story)
+
+
+async def call_unlisted(client: Client, tool: str) -> str:
+    """Call a tool by a client that has listed none; return the text."""
+    params = types.CallToolRequestParams(name=tool, arguments={})
+    request = types.CallToolRequest(params=params)
+    result = await client.session.send_request(request, types.CallToolResult)
+    return str(result.content[0].text)
+
+
+@pytest.mark.parametrize("mode", ["legacy", MODERN])
+@pytest.mark.parametrize(("now", "words"), [(READ, "read"), (EVIL, "description changed")])
+def test_the_server_is_asked_before_the_first_call(
+    setup: Setup, mode: str, now: dict[str, Any], words: str
+) -> None:
+    setup.run("pin", [READ, WRITE], options=["--yes"])
+
+    async def story(client: Client) -> None:
+        texts = [await call_unlisted(client, "read") for _ in range(2)]
+        assert all(words in text and "not listed it here" not in text for text in texts), texts
+        assert await call_unlisted(client, "write") == "write"
+
+    setup.play(story, [WRITE, now], mode=mode)
+
+
+@pytest.mark.parametrize("mode", ["legacy", MODERN])
+def test_the_server_is_asked_over_http(setup: Setup, http_server: str, mode: str) -> None:
+    """The client lists nothing, as one that goes on after the proxy has started anew."""
+    line = ["mcp", "pin", "--policy", str(setup.policy), "--server", "probe", "--yes", http_server]
+    assert CliRunner().invoke(main, line).exit_code == 0
+
+    async def run(address: str) -> None:
+        async with Client(address, mode=mode, cache=None) as client:
+            params = types.CallToolRequestParams(name="add", arguments={"a": 1, "b": 2})
+            request = types.CallToolRequest(params=params)
+            result = await client.session.send_request(request, types.CallToolResult)
+            assert not result.is_error, result
+
+    with serve_proxy(str(setup.policy), http_server) as address:
+        anyio.run(run, address)
+
+
+@pytest.mark.parametrize("answer", [{"error": {"code": -32601, "message": "no"}}, {"result": {}}])
+def test_a_server_that_lists_nothing_has_no_known_tools(pinned: Any, answer: Any) -> None:
+    async def story(peers: Peers) -> None:
+        asked: list[Any] = []
+
+        async def ask(message: Any) -> Any:
+            asked.append(message["params"])
+            return answer
+
+        await peers.open()
+        peers.exchange.ask_server = ask
+        assert await effect(peers, "read") == "refused changed"
+        assert asked == [{}]
+
+    pinned(story)
+
+
+def test_a_server_that_fails_to_list_is_asked_again(
+    pinned: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(peers: Peers) -> None:
+        answers: list[Any] = [{"result": {"tools": [READ], "nextCursor": "2"}}]
+        answers.append({"result": {"tools": [WRITE]}})
+
+        async def fail(_: Any) -> Any:
+            raise OSError("gone")
+
+        async def ask(_: Any) -> Any:
+            return answers.pop(0)
+
+        await peers.open()
+        peers.exchange.ask_server = fail
+        assert await effect(peers, "read") == "refused changed"
+        assert "could not be listed" in caplog.text
+        peers.exchange.ask_server = ask
+        assert await effect(peers, "read") == "run"
+        assert await effect(peers, "write") == "run"  # and nothing is asked any more
+        assert answers == []
 
     pinned(story)

@@ -40,6 +40,9 @@ _METHODS = ("POST", "GET", "DELETE")
 _MAX_SESSIONS = 4096
 """Sessions of clients that are remembered; the least recently used are forgotten first."""
 
+_MAX_UNCONFIRMED = 256
+"""Sessions that a client names, and that the server has not answered in since the proxy began."""
+
 _CONNECT_SECONDS = 10.0
 _METADATA_SECONDS = 10.0
 
@@ -47,6 +50,9 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::[0-9]{1,5})?")
 
 
 _METADATA: Headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+
+
+_Exchanges = OrderedDict[tuple[str, bytes], Exchange]
 
 
 class HttpProxy:
@@ -58,7 +64,8 @@ class HttpProxy:
         self._upstreams = upstreams
         self._runs = runs
         self._hosts = hosts
-        self._exchanges: OrderedDict[tuple[str, bytes], Exchange] = OrderedDict()
+        self._exchanges: _Exchanges = OrderedDict()
+        self._unconfirmed: _Exchanges = OrderedDict()
         self._metadata_urls: dict[str, str] = {}
         self._client = httpx2.AsyncClient(
             timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
@@ -68,9 +75,10 @@ class HttpProxy:
 
     async def close(self) -> None:
         """Close the connections to servers, and what their sessions have open."""
-        for exchange in self._exchanges.values():
+        for exchange in (*self._exchanges.values(), *self._unconfirmed.values()):
             exchange.close("the proxy has ended")
         self._exchanges.clear()
+        self._unconfirmed.clear()
         await self._client.aclose()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -148,10 +156,10 @@ class HttpProxy:
     ) -> Exchange:
         """Return the exchange of a request: its session's, or one of its own."""
         session = headers.get(SESSION_HEADER, b"")
-        exchange = self._exchanges.get((server.name, session)) if session else None
-        if exchange is not None:
-            self._exchanges.move_to_end((server.name, session))
-            return exchange
+        for known in (self._exchanges, self._unconfirmed):
+            if (server.name, session) in known:
+                known.move_to_end((server.name, session))
+                return known[server.name, session]
         exchange = Exchange(
             server,
             self._runs,
@@ -161,20 +169,20 @@ class HttpProxy:
             notifies=bool(session),
         )
         if session:
-            self.keep_exchange(exchange, session)
+            _keep(self._unconfirmed, (server.name, session), exchange, _MAX_UNCONFIRMED)
         return exchange
 
     def keep_exchange(self, exchange: Exchange, session: bytes) -> None:
-        """Keep an exchange for the later requests of its session."""
-        self._exchanges[exchange.server.name, session] = exchange
-        if len(self._exchanges) > _MAX_SESSIONS:
-            self._exchanges.popitem(last=False)[1].close("the session was not used for long")
+        """Keep an exchange for the later requests of its session, which the server knows."""
+        self._unconfirmed.pop((exchange.server.name, session), None)
+        _keep(self._exchanges, (exchange.server.name, session), exchange, _MAX_SESSIONS)
 
     def drop_exchange(self, server: GuardedServer, session: bytes) -> None:
         """Forget a session that has ended."""
-        exchange = self._exchanges.pop((server.name, session), None)
-        if exchange is not None:
-            exchange.close("the session has ended")
+        for known in (self._exchanges, self._unconfirmed):
+            exchange = known.pop((server.name, session), None)
+            if exchange is not None:
+                exchange.close("the session has ended")
 
     @contextlib.asynccontextmanager
     async def send(
@@ -187,6 +195,12 @@ class HttpProxy:
             yield response
         finally:
             await response.aclose()
+
+
+def _keep(known: _Exchanges, key: tuple[str, bytes], exchange: Exchange, most: int) -> None:
+    known[key] = exchange
+    if len(known) > most:
+        known.popitem(last=False)[1].close("the session was not used for long")
 
 
 def _name_of(host: str) -> str:

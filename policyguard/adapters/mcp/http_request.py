@@ -59,6 +59,9 @@ _NOT_PASSED = frozenset(
 )
 """Headers of a connection, not of a message; how a body was encoded, and where else a server is."""
 
+_ENCODINGS = ("identity", "gzip", "deflate", "")
+"""How a body may be encoded, though none was asked for. Others, or two, grow without a bound."""
+
 _OF_MESSAGE = (b"mcp-method", b"mcp-name", b"mcp-param-", b"last-event-id")
 """How the names of headers begin that repeat what the client's message says."""
 
@@ -77,7 +80,7 @@ class Upstreams(Protocol):
         """Return the exchange of a request: its session's, or one of its own."""
 
     def keep_exchange(self, exchange: Exchange, session: bytes) -> None:
-        """Keep an exchange for the later requests of its session."""
+        """Keep an exchange for the later requests of its session, which the server knows."""
 
     def note_metadata_url(self, server: GuardedServer, url: str) -> None:
         """Note where a server says that its metadata are."""
@@ -217,6 +220,11 @@ class ProxiedRequest:
             for name, value in response.headers.raw
             if name.lower() not in _NOT_PASSED
         ]
+        encoding = response.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in _ENCODINGS:
+            reason = f"the server `{self._server.name}` uses an encoding that was not asked for"
+            await self._fail(message, reason)
+            return
         if response.has_redirect_location:  # a client that followed it would leave the proxy out
             elsewhere = response.headers["location"]
             reason = f"the server `{self._server.name}` redirects to {elsewhere}: name that address"
@@ -266,6 +274,8 @@ class ProxiedRequest:
             self._new_session = True
             self._exchange.notify_later()
             self._proxy.keep_exchange(self._exchange, session)
+        elif self._session and response.status_code < 400:
+            self._proxy.keep_exchange(self._exchange, self._session)
         if self._method == "DELETE" and self._session and response.status_code < 400:
             self._proxy.drop_exchange(self._server, self._session)
 

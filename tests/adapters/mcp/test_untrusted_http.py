@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import json
 from typing import Any
 
 import pytest
 
+from policyguard.adapters.mcp.settings import ProxyLimits
 from tests.adapters.mcp.test_http import (
+    HELLO,
     META,
     STREAM,
     Front,
     Play,
     answers,
     call,
+    initialize,
     play,
+    read_body,
     reply,
     result,
 )
@@ -108,3 +114,71 @@ def test_the_error_of_a_call_that_no_rule_edits_passes(play: Play) -> None:
         assert response.json == {"error": "invalid_token"}
 
     play(answers(reply({"error": "invalid_token"}, status="401 Unauthorized")), story)
+
+
+def test_sessions_that_are_guessed_displace_no_real_one(play: Play) -> None:
+    """A program on this machine may send thousands of ids; a call that runs keeps its place."""
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+
+    async def handle(
+        head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        message = await read_body(head, reader)
+        if message["method"] == "initialize":
+            writer.write(HELLO)
+        elif b"mcp-session-id: s1\r\n" in head.lower():
+            arrived.set()
+            await go_on.wait()
+            writer.write(reply(result("a sk-1")))
+        else:
+            writer.write(reply({}, status="404 Not Found"))
+        await writer.drain()
+
+    async def story(front: Front) -> None:
+        await front.ask(initialize())
+        calling = asyncio.create_task(front.ask(call(), mcp_session_id="s1"))
+        await arrived.wait()
+        note = {"jsonrpc": "2.0", "method": "notifications/x"}
+        for number in range(300):
+            assert (await front.ask(note, mcp_session_id=f"guess {number}")).status == 404
+        assert len(front.proxy._unconfirmed) == 256
+        assert len(front.proxy._exchanges) == 1
+        go_on.set()
+        assert (await calling).json == result("a [key]")
+
+    play(handle, story)
+
+
+def test_a_session_goes_on_after_the_proxy_has_started_anew(play: Play) -> None:
+    async def story(front: Front) -> None:
+        assert (await front.ask(call(), mcp_session_id="s1")).json == result("ok")
+        assert [*front.proxy._exchanges] == [("up", b"s1")]
+        assert not front.proxy._unconfirmed
+
+    play(answers(reply(result("ok"))), story)
+
+
+@pytest.mark.parametrize("encoding", ["gzip, gzip", "br", "zstd", "x"])
+def test_a_body_that_may_grow_without_a_bound_is_not_decoded(play: Play, encoding: str) -> None:
+    body = reply(result("ok"), f"Content-Encoding: {encoding}")
+
+    async def story(front: Front) -> None:
+        response = await front.ask(call())
+        assert "an encoding that was not asked for" in response.json["error"]["message"]
+        assert front.open_calls == 0
+
+    play(answers(body), story)
+
+
+def test_a_compressed_body_is_read_within_its_bound(play: Play) -> None:
+    async def story(front: Front) -> None:
+        assert (await front.ask(call())).json == result("ok")
+        long = await front.ask(call())
+        assert "longer than 1000 bytes" in long.json["error"]["message"]
+
+    def pack(text: str) -> bytes:
+        data = gzip.compress(json.dumps(result(text)).encode())
+        head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: gzip\r\n"
+        return f"{head}content-length: {len(data)}\r\n\r\n".encode() + data
+
+    play(answers(pack("ok"), pack("x" * 10**6)), story, ProxyLimits(max_message=1000))

@@ -77,7 +77,7 @@ class ToolList:
         return self._definitions.get(tool, UNKNOWN if is_open else {})
 
     async def learn(self, ask: AskServer | None, call: dict[str, Any]) -> None:
-        """Ask the server for its tools if pins need them and nobody has yet, since it started."""
+        """Ask the server for its tools if pins need them and no client has yet."""
         if ask is None or self._pins is None or self._is_known:
             return
         try:

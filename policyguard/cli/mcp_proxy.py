@@ -106,7 +106,7 @@ def serve(
 ) -> None:
     """Serve MCP servers over streamable HTTP, each under its name."""
     try:
-        from policyguard.adapters.mcp.http_server import read_upstreams, run_http
+        from policyguard.adapters.mcp.http.server import read_upstreams, run_http
     except ImportError as error:
         usage_error(f"{error.name} is missing: pip install 'policyguard-engine[mcp]'")
     named = read_upstreams(upstreams)

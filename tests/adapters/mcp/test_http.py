@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from policyguard import Guard
 from policyguard.adapters.mcp.call_sessions import LocalSessions
-from policyguard.adapters.mcp.event_stream import TooLongError, read_events
 from policyguard.adapters.mcp.guarded_server import GuardedServer
-from policyguard.adapters.mcp.http_proxy import HttpProxy
+from policyguard.adapters.mcp.http.event_stream import TooLongError, read_events
+from policyguard.adapters.mcp.http.proxy import HttpProxy
 from policyguard.adapters.mcp.messages import CLIENT_INFO, PROTOCOL_VERSION
 from policyguard.adapters.mcp.runs import Runs
 from policyguard.adapters.mcp.settings import ProxyLimits

@@ -21,7 +21,7 @@ from mcp.client.auth import OAuthClientProvider, OAuthTokenError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
 
-from policyguard.adapters.mcp.http_authorization import (
+from policyguard.adapters.mcp.http.authorization import (
     MetadataError,
     find_metadata_url,
     list_metadata_urls,

@@ -10,12 +10,12 @@ from typing import Any, Protocol
 
 import httpx2
 
-from policyguard.adapters.mcp.event_stream import TooLongError, read_events
 from policyguard.adapters.mcp.exchange import Exchange
 from policyguard.adapters.mcp.guarded_server import GuardedServer
-from policyguard.adapters.mcp.http_authorization import find_metadata_url, rewrite_challenge
-from policyguard.adapters.mcp.http_batch import Batch, find_problem
-from policyguard.adapters.mcp.http_reply import JSON_HEADERS, Headers, Reply, Send
+from policyguard.adapters.mcp.http.authorization import find_metadata_url, rewrite_challenge
+from policyguard.adapters.mcp.http.batch import Batch, find_problem
+from policyguard.adapters.mcp.http.event_stream import TooLongError, read_events
+from policyguard.adapters.mcp.http.reply import JSON_HEADERS, Headers, Reply, Send
 from policyguard.adapters.mcp.messages import (
     MODERN,
     PARSE_ERROR,

@@ -13,7 +13,7 @@ import uvicorn
 
 from policyguard.adapters.mcp.call_sessions import LocalSessions
 from policyguard.adapters.mcp.guarded_server import GuardedServer
-from policyguard.adapters.mcp.http_proxy import HttpProxy
+from policyguard.adapters.mcp.http.proxy import HttpProxy
 from policyguard.adapters.mcp.runs import Runs
 from policyguard.adapters.mcp.settings import ProxyLimits
 from policyguard.guard.guard import Guard

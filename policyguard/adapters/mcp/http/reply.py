@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from policyguard.adapters.mcp.event_stream import encode_event
+from policyguard.adapters.mcp.http.event_stream import encode_event
 from policyguard.adapters.mcp.messages import INVALID_REQUEST, Message, encode, error_response
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]

@@ -17,7 +17,7 @@ import httpx2
 from policyguard.adapters.mcp.clients import Client
 from policyguard.adapters.mcp.exchange import Exchange
 from policyguard.adapters.mcp.guarded_server import GuardedServer
-from policyguard.adapters.mcp.http_authorization import (
+from policyguard.adapters.mcp.http.authorization import (
     MAX_METADATA,
     WELL_KNOWN,
     MetadataError,
@@ -25,8 +25,8 @@ from policyguard.adapters.mcp.http_authorization import (
     resource_of,
     rewrite_metadata,
 )
-from policyguard.adapters.mcp.http_reply import Headers, Reply, Send
-from policyguard.adapters.mcp.http_request import (
+from policyguard.adapters.mcp.http.reply import Headers, Reply, Send
+from policyguard.adapters.mcp.http.request import (
     PROTOCOL_HEADER,
     RUN_HEADER,
     SESSION_HEADER,

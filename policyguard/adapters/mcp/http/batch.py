@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from policyguard.adapters.mcp.event_stream import encode_event
-from policyguard.adapters.mcp.http_reply import Headers, Reply
+from policyguard.adapters.mcp.http.event_stream import encode_event
+from policyguard.adapters.mcp.http.reply import Headers, Reply
 from policyguard.adapters.mcp.messages import (
     PROTOCOL_VERSION,
     SERVER_GONE,

@@ -1,0 +1,1 @@
+"""Streamable HTTP: a reverse proxy with one upstream session for each front session."""

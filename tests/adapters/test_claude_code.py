@@ -212,3 +212,36 @@ def test_a_session_that_ended_goes_on_when_it_is_resumed(host: ClaudeCodeEvents)
     host.before("search", {"q": 2})
     host.after("found")
     assert decision(host.before("search", {"q": 3}))[0] == "ask"
+
+
+@pytest.mark.parametrize("event", ["PostToolUse", "PostToolUseFailure"])
+def test_an_event_of_another_call_approves_nothing(
+    host: ClaudeCodeEvents, sessions: ServedSessions, event: str
+) -> None:
+    """As an agent could send it that has the socket, but not the token of admins."""
+    for number in range(2):
+        host.before("search", {"q": number})
+        host.after("found")
+    assert decision(host.before("search", {"q": 2}))[0] == "ask"
+    other = {"tool_name": "read", "tool_input": {}, "tool_use_id": host.call}
+    host.send(event, **other, tool_response="x")
+    assert decision(host.before("search", {"q": 2}))[0] == "ask"
+    session = sessions.open(SessionRequest(session=host.session))
+    assert session._state.cel_session["calls"] == 2
+
+
+def test_a_result_approves_nothing_that_is_refused_for_another_reason(
+    sessions: ServedSessions,
+) -> None:
+    """The approval would be used by a later call, which the user has not seen."""
+    host = ClaudeCodeEvents(sessions)
+    for number in range(2):
+        host.before("search", {"q": number})
+        host.after("found")
+    asked = "search", {"q": "canary"}
+    assert decision(host.before(*asked))[0] == "ask"
+    session = sessions.open(SessionRequest(session=host.session))
+    session.offer(["read"])
+    host.after("found")
+    session.offer(["read", "search"])
+    assert decision(host.before(*asked))[0] == "ask"

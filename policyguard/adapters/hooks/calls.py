@@ -10,6 +10,8 @@ from typing import Any
 from policyguard.adapters.hooks.answer import NO_OPINION, HookAnswer
 from policyguard.adapters.sessions import ServedSessions, SessionRequest
 from policyguard.guard.session import Session
+from policyguard.model.decision import Decision
+from policyguard.model.effect import Effect
 from policyguard.model.errors import UnknownCallError
 from policyguard.model.outcome import Recorded
 
@@ -52,10 +54,16 @@ def record_call(
     """Record a result; None if the call is unknown here.
 
     A call that needed an approval and has run was approved by the host's user (`by`), in the host's
-    own dialog: it is counted as such.
+    own dialog: it is counted as such, and the approval is used up. An event that names another call
+    than the one that was asked about approves nothing: an agent could have sent it.
     """
-    asked = sessions.asked.pop((session.id, call), None)
-    if asked is not None and session.approve(asked, by=by):
+    asked = sessions.asked.get((session.id, call))
+    if (
+        asked is not None
+        and _still_asks(session, asked, tool, args)
+        and session.approve(asked, by=by)
+    ):
+        del sessions.asked[session.id, call]
         named = None if call == asked.id else call  # where the host names its calls
         decision = sessions.check(session, tool, args, named)
         call = named or decision.id
@@ -63,6 +71,15 @@ def record_call(
         return sessions.record(session, call, **result)
     except UnknownCallError:
         return None
+
+
+def _still_asks(session: Session, asked: Decision, tool: str, args: Mapping[str, Any]) -> bool:
+    """Whether a call is the one that was asked about, and nothing else refuses it now.
+
+    Otherwise the approval would stay, for a call that the user has not seen.
+    """
+    found = session.preview(tool, args)
+    return found.effect is Effect.ASK and found.fingerprint == asked.fingerprint
 
 
 def find_call(

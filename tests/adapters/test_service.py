@@ -119,6 +119,7 @@ def test_sub_agents_charge_their_parent(service: RunningService) -> None:
         (b'{"session": "s", "tool": "t", "args": []}', 400, "$.args"),
         (b'{"session": "s", "tool": "t", "call": "c1"}', 400, "c1"),
         (b'{"session": "s", "tool": "t", "args": {"x": 1e999}}', 400, "out of range"),
+        (b'{"session": "s", "tool": "t", "args": %b' % (b'{"x": ' * 50_000), 400, "recursion"),
     ],
 )
 def test_bad_requests_are_refused(
@@ -387,3 +388,14 @@ print(*sorted(set(sys.modules) - before))
 def test_no_service_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(Unavailable):
         post(str(tmp_path / "none.sock"), "/v1/check", b"{}")
+
+
+def test_a_file_in_the_socket_s_place_is_kept(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("precious\n")
+    command = [sys.executable, "-m", "policyguard", "serve", "--policy", "core"]
+    command += ["--store", str(tmp_path / "s.db"), "--socket", str(file)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert run.returncode == 2
+    assert "a file of another kind; use another --socket" in run.stderr
+    assert file.read_text() == "precious\n"

@@ -85,6 +85,6 @@ def _mark_repeated(path: str, body: bytes) -> bytes | None:
         return None
     try:
         document = msgspec.json.decode(body, type=dict)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     return msgspec.json.encode({**document, "retry": True})

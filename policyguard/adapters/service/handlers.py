@@ -308,6 +308,7 @@ _STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
     (KeyError, 400, "invalid request"),
     (TypeError, 400, "invalid request"),
     (ValueError, 400, "invalid request"),
+    (RecursionError, 400, "invalid request"),
 )
 
 

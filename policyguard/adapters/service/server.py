@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import secrets
 import socket
@@ -218,15 +219,18 @@ def _bind(path: Path) -> tuple[socket.socket, int]:
     except OSError:
         os.close(lock)
         raise ServiceError(f"a service runs at {path} already") from None
-    path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)
     try:
+        if path.is_socket():  # no other kind of file is replaced
+            path.unlink(missing_ok=True)
         listener.bind(str(path))
     except OSError as error:
         listener.close()
         os.close(lock)
         reason = "the path is too long" if len(str(path)) > 100 else error.strerror
+        if error.errno == errno.EADDRINUSE:
+            reason = "that is a file of another kind"
         raise ServiceError(f"cannot listen at {path}: {reason}; use another --socket") from None
     finally:
         os.umask(mask)

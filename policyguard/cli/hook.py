@@ -8,6 +8,13 @@ import click
 
 from policyguard.adapters.client.location import locate_socket
 from policyguard.adapters.installation.installations import INSTALLATIONS
+from policyguard.adapters.installation.records import (
+    Records,
+    read_records,
+    record_change,
+    undo,
+    write_records,
+)
 from policyguard.adapters.installation.settings import (
     MARKS,
     hook_command_line,
@@ -21,7 +28,7 @@ from policyguard.compiler import compile_policy
 from policyguard.model.diagnostic import PolicyError
 from policyguard.model.errors import PolicyguardError
 from policyguard.report.escape import for_terminal
-from policyguard.store.paths import resolve_store
+from policyguard.store.paths import default_store_path, resolve_store
 
 _host = click.argument("host", type=click.Choice([*INSTALLATIONS]))
 _settings = path_option("--settings", help_="The host's settings file.  [default: the user's]")
@@ -69,7 +76,10 @@ def install(
 
     file = settings or chosen.default_file()
     before = read_settings(file)
-    _apply(file, before, chosen.install(before, command, wait), yes=yes)
+    original = _undo(file, before)
+    original = before if original is None else original
+    after = chosen.install(original, command, wait)
+    _apply(file, before, after, (record_change((), {}, original, after),), yes=yes)
     for step in (*chosen.next_steps, f"policyguard hook doctor {host} --prove"):
         click.echo(f"next  {step}")
 
@@ -80,10 +90,15 @@ def install(
 @_yes
 @reports_errors(PolicyguardError, OSError)
 def uninstall(host: str, settings: Path | None, *, yes: bool) -> None:
-    """Remove policyguard's entries from the settings of HOST."""
+    """Remove policyguard's entries from the settings of HOST.
+
+    The file becomes what it was, unless it was changed since: then the entries alone go.
+    """
     file = settings or INSTALLATIONS[host].default_file()
     before = read_settings(file)
-    _apply(file, before, INSTALLATIONS[host].uninstall(before), yes=yes)
+    original = _undo(file, before)
+    after = INSTALLATIONS[host].uninstall(before) if original is None else original
+    _apply(file, before, after, (), yes=yes)
 
 
 @hook.command(epilog="Example: policyguard hook doctor claude-code --prove")
@@ -128,7 +143,17 @@ def _report(subject: str, text: str, holds: bool) -> bool:
     return holds
 
 
-def _apply(file: Path, before: str, after: str, *, yes: bool) -> None:
+def _records_file() -> Path:
+    return default_store_path().with_name("hook-settings.json")
+
+
+def _undo(file: Path, text: str) -> str | None:
+    """Return the settings as they were before `install`; None if that is not known."""
+    records = read_records(_records_file(), file)
+    return undo(text, records[-1]) if records else None
+
+
+def _apply(file: Path, before: str, after: str, records: Records, *, yes: bool) -> None:
     change = show_change(file, before, after)
     if not change:
         status(f"{file} is as it should be")
@@ -136,4 +161,5 @@ def _apply(file: Path, before: str, after: str, *, yes: bool) -> None:
     click.echo("\n".join(map(for_terminal, change.splitlines())))
     if not yes:
         click.confirm(f"Write {file}?", abort=True)
+    write_records(_records_file(), file, records)
     write_settings(file, after)

@@ -9,14 +9,14 @@ from pathlib import Path
 import click
 
 from policyguard.adapters.installation.mcp.clients import MCP_CLIENTS
-from policyguard.adapters.installation.mcp.records import (
+from policyguard.adapters.installation.mcp.routing import Proxy, proxy_arguments
+from policyguard.adapters.installation.mcp.routing import install as route
+from policyguard.adapters.installation.mcp.routing import uninstall as put_back
+from policyguard.adapters.installation.records import (
     Records,
     read_records,
     write_records,
 )
-from policyguard.adapters.installation.mcp.routing import Proxy, proxy_arguments
-from policyguard.adapters.installation.mcp.routing import install as route
-from policyguard.adapters.installation.mcp.routing import uninstall as put_back
 from policyguard.adapters.installation.settings import (
     read_settings,
     resolve_policies,

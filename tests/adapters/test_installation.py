@@ -32,6 +32,13 @@ OWN = {
 }
 """Settings with a hook of the user's before each call, for the hosts that have it in JSON."""
 
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the record of changes out of the user's own state."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
 json_hosts = pytest.mark.parametrize("host", [*OWN])
 all_hosts = pytest.mark.parametrize("host", [*INSTALLATIONS])
 
@@ -66,6 +73,47 @@ def test_installing_and_removing_gives_back_what_was_there(host: str, tmp_path: 
     assert settings.stat().st_mode & 0o777 == 0o640
     assert run("uninstall", host, "--settings", str(settings), "--yes").exit_code == 0
     assert settings.read_text() == before
+
+
+@json_hosts
+@pytest.mark.parametrize("again", [False, True])
+def test_removing_gives_back_the_form_too(host: str, tmp_path: Path, *, again: bool) -> None:
+    settings = tmp_path / "settings.json"
+    before = json.dumps(OWN[host], indent="\t").replace("\n", "\r\n")
+    settings.write_text(before, newline="")
+    install(settings, "--yes", host=host)
+    if again:
+        install(settings, "--yes", "--wait", "300", host=host)
+    run("uninstall", host, "--settings", str(settings), "--yes")
+    assert settings.read_bytes() == before.encode()
+
+
+@json_hosts
+def test_what_was_changed_since_is_kept(host: str, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.json"
+    settings.write_text(json.dumps(OWN[host], indent="\t"))
+    install(settings, "--yes", host=host)
+    settings.write_text(settings.read_text().replace("mine.sh", "other.sh"))
+    run("uninstall", host, "--settings", str(settings), "--yes")
+    assert settings.read_text() == json.dumps(OWN[host], indent=2).replace("mine", "other") + "\n"
+
+
+@json_hosts
+def test_removing_what_is_not_there_changes_nothing(host: str, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.json"
+    before = json.dumps(OWN[host], indent="\t")
+    settings.write_text(before)
+    result = run("uninstall", host, "--settings", str(settings), "--yes")
+    assert "as it should be" in result.output
+    assert settings.read_text() == before
+
+
+@all_hosts
+def test_a_file_that_was_not_there_is_removed(host: str, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.json"
+    install(settings, "--yes", host=host)
+    run("uninstall", host, "--settings", str(settings), "--yes")
+    assert not settings.exists()
 
 
 @pytest.mark.parametrize("host", ["codex", "copilot-cli", "opencode"])

@@ -71,7 +71,10 @@ def add_entries(text: str, entries: dict[str, dict[str, Any]]) -> str:
 
 
 def remove_entries(text: str) -> str:
-    """Return settings without our entries. Raises `SettingsError`."""
+    """Return settings without our entries; as they are if they have none.
+
+    Raises `SettingsError`.
+    """
     settings = parse_json(text)
     hooks = settings.get("hooks", {})
     if not isinstance(hooks, dict):
@@ -82,7 +85,7 @@ def remove_entries(text: str) -> str:
             del hooks[event]
     if "hooks" in settings and not hooks:
         del settings["hooks"]
-    return format_json(settings)
+    return text if settings == parse_json(text) else format_json(settings)
 
 
 def _entries_of(hooks: dict[str, Any], event: str) -> list[dict[str, Any]]:

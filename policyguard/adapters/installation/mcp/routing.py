@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from policyguard.adapters.installation.mcp.clients import EntryPath, McpClient
-from policyguard.adapters.installation.mcp.records import (
+from policyguard.adapters.installation.records import (
     ChangeRecord,
     Records,
     record_change,

@@ -1,4 +1,4 @@
-"""What entries were before they were rewritten, so that they can be put back exactly.
+"""What settings were before they were changed, so that they can be put back exactly.
 
 A record holds the lines that a change replaced, and those it wrote. It lies in the user's own
 state, for what it holds may be secret.
@@ -19,7 +19,10 @@ from policyguard.adapters.installation.settings import (
 
 
 class ChangeRecord(msgspec.Struct, frozen=True):
-    """One rewritten entry: its path, its members as they were, and the lines before and after."""
+    """One change: the lines before and after it.
+
+    Of a rewritten entry also its path, and its members as they were.
+    """
 
     path: tuple[str, ...]
     members: dict[str, Any]

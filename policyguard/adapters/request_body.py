@@ -12,7 +12,7 @@ _DISCARDED = 4
 """How many times its largest size a body is read all the same: a sender reads no answer before."""
 
 BODY_TIMEOUT = 10.0
-"""Seconds in which the next piece of a body that has begun must arrive."""
+"""Seconds in which the first and each next piece of a body must arrive."""
 
 
 class BodyError(Exception):
@@ -28,11 +28,9 @@ _GONE = BodyError(400, "request incomplete", "the client has gone")
 
 async def read_body(receive: Receive, max_bytes: int) -> bytes:
     """Return a request's body, of at most `max_bytes`. Raises `BodyError`."""
-    message = await receive()
+    message = await _receive(receive)
     body: bytes = message.get("body", b"")
     size = len(body)
-    if message["type"] == "http.disconnect":
-        raise _GONE
     if message.get("more_body"):
         chunks = [body]
         while message.get("more_body") and size <= _DISCARDED * max_bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -10,13 +11,17 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
 from policyguard import Guard
 from policyguard.adapters.client.connection import Unavailable, post
+from policyguard.adapters.service.connection import OwnConnection
 from tests.adapters.conftest import StartService
 from tests.adapters.running_service import RunningService
 
@@ -242,6 +247,52 @@ def test_a_client_that_reads_nothing_is_waited_for(service: RunningService) -> N
         with pytest.raises(TimeoutError):
             connection._socket.sendall(requests)
         assert service.ask("/v1/turn", session="s") == (200, {"ok": True})
+
+
+def test_a_head_without_end_is_not_read_on(service: RunningService) -> None:
+    with RawConnection(service) as connection:
+        connection._socket.sendall(b"POST /v1/check HTTP/1.1\r\n")
+        with suppress(ConnectionError):
+            while True:
+                connection._socket.sendall(b"a: %b\r\n" % (b"b" * 10_000))
+    assert service.ask("/v1/turn", session="s") == (200, {"ok": True})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [b"", b"POST /v1/check HTTP/1.1\r\nhos"])
+def test_a_client_that_sends_no_head_is_let_go(service: RunningService, sent: bytes) -> None:
+    with RawConnection(service) as connection:
+        connection._socket.sendall(sent)
+        with suppress(ConnectionResetError):
+            assert connection._socket.recv(1) == b""
+
+
+@pytest.mark.slow
+def test_a_client_that_sends_no_body_is_told_so(service: RunningService) -> None:
+    head, _ = raw("/v1/check", session="s", tool="t")
+    with RawConnection(service) as connection:
+        connection.send(head)
+        assert connection.read()[0] == 408
+
+
+def test_a_connection_of_another_user_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("policyguard.adapters.service.connection._is_own_peer", lambda _: False)
+
+    async def connect() -> bytes:
+        failures: list[dict[str, Any]] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: failures.append(context))
+        ours, theirs = socket.socketpair()
+        theirs.setblocking(False)
+        config = uvicorn.Config(lambda *_: None, log_config=None)
+        config.load()
+        await loop.connect_accepted_socket(lambda: OwnConnection(config, ServerState(), {}), ours)
+        data = await loop.sock_recv(theirs, 1)
+        theirs.close()
+        assert failures == []
+        return data
+
+    assert asyncio.run(connect()) == b""
 
 
 def test_the_socket_is_private(service: RunningService) -> None:

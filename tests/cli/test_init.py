@@ -31,6 +31,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+def test_what_check_reads_and_prints_has_a_schema() -> None:
+    described = json.loads(run("schema", "service").stdout)
+    call = {"session": "s", "tool": "ls", "args": {}, "call": "c"}
+    requests = {"check": call, "record": {"session": "s", "call": "c", "result": "a"}}
+    for name, request in requests.items():
+        done = CliRunner().invoke(
+            main, [name, "--policy", "core", "--store", "s.db", "--alone"], json.dumps(request)
+        )
+        for kind, document in (("Request", request), ("Answer", json.loads(done.stdout))):
+            reference = {"$ref": f"#/components/schemas/{name.capitalize()}{kind}"}
+            jsonschema.Draft202012Validator({**described, **reference}).validate(document)
+
+
 @pytest.mark.parametrize("pack", PACKS)
 def test_what_is_written_extends_the_pack_and_is_clean(pack: str) -> None:
     result = run("init", pack, "--output", "mine.yaml")

@@ -7,6 +7,7 @@ uvicorn and the ASGI application serve all others.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import struct
@@ -17,7 +18,11 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from policyguard.adapters.service.app import ServiceApp
 
-_HEAD = b"%bcontent-type: %b\r\ncontent-length: %d\r\n\r\n"
+MAX_HEAD = 65536
+"""Bytes of a request's head, after what arrived together with its begin."""
+
+HEAD_TIMEOUT = 10.0
+"""Seconds in which a connection must send its first head, and each head that has begun."""
 
 
 class ServiceConnection(HttpToolsProtocol):
@@ -27,15 +32,48 @@ class ServiceConnection(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._held: list[bytes] | None = None
         """The body of a request that is not handed to uvicorn yet."""
+        self._in_head, self._head_bytes = False, 0
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Take a connection, which has to send something soon."""
+        super().connection_made(transport)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._end_head()
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Read what has arrived; a request that is not whole goes the longer way."""
+        self._head_bytes += len(data)
         super().data_received(data)
         if self._held is not None:
             self._hand_over()
+        if self._in_head:
+            if self._head_bytes > MAX_HEAD:
+                self.transport.abort()
+            elif self._head_timer is None:
+                self._await_head()
+
+    def on_message_begin(self) -> None:
+        """Begin to count the bytes of a head."""
+        self._in_head, self._head_bytes = True, 0
+        super().on_message_begin()
+
+    def _await_head(self) -> None:
+        self._head_timer = self.loop.call_later(HEAD_TIMEOUT, self.transport.abort)
+
+    def _end_head(self) -> None:
+        self._in_head = False
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
     def on_headers_complete(self) -> None:
         """Hold a request that may be answered at once."""
+        self._end_head()
         is_free = (self.cycle is None or self.cycle.response_complete) and not self.pipeline
         if (
             is_free
@@ -101,6 +139,11 @@ class OwnConnection(ServiceConnection):
             transport.abort()
             return
         super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection, if it was taken."""
+        if self.transport is not None:
+            super().connection_lost(exc)
 
 
 def _is_own_peer(connection: socket.socket) -> bool:

@@ -140,7 +140,7 @@ class Guard(GuardRecords):
     @classmethod
     def load(
         cls,
-        policy: str | Path | Iterable[str | Path],
+        policy: str | Path | Iterable[str | Path] | CompiledPolicy,
         *,
         store: Store | str | Path | None = None,
         clock: Callable[[], int] = time.time_ns,
@@ -152,6 +152,8 @@ class Guard(GuardRecords):
         candidate: str | Path | Iterable[str | Path] | None = None,
     ) -> Guard:
         """Check and compile a policy: a pack's name (`core`), a file, or several (the last wins).
+
+        One that is compiled already is taken as it is.
 
         `store`: where state lasts, a SQLite file (with journals in a folder beside it), a
         PostgreSQL database (`postgresql://…`) or a store; with None no state is written. `journal`:
@@ -173,7 +175,10 @@ class Guard(GuardRecords):
         """
         if isinstance(store, (str, Path)) and not is_database_address(store):
             resolve_store_path(store)  # before the cache is written
-        compiled = compile_policy(policy, cache=cache)
+        if isinstance(policy, CompiledPolicy):
+            compiled = policy
+        else:
+            compiled = compile_policy(policy, cache=cache)
         compiled_candidate = None if candidate is None else compile_policy(candidate, cache=cache)
         opened = open_store(store, compiled.policy) if isinstance(store, (str, Path)) else store
         guard = cls(

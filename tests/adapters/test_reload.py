@@ -88,9 +88,24 @@ class InForce:
     def __init__(self, policy: Path) -> None:
         self.guard = Guard.load(policy)
 
+    before_swap: Callable[[], object] = staticmethod(lambda: None)
+
     async def swap(self, load: Callable[[], Guard]) -> None:
+        self.before_swap()
         self.guard.close()
         self.guard = load()
+
+
+def test_what_was_checked_is_what_is_loaded(policy_file: Path, tmp_path: Path) -> None:
+    """An agent that can write the file may change it right after."""
+    service = InForce(policy_file)
+    service.before_swap = lambda: policy_file.write_text("policyguard: 1\nname: nothing\n")
+    reload = PolicyReload(service, [str(policy_file)], tmp_path / "state.db")  # type: ignore[arg-type]  # that is all it uses
+    policy_file.write_text(CHANGED)
+    named = digest(policy_file)
+    assert asyncio.run(reload.reload(named)) == ""
+    assert service.guard.digest == named
+    service.guard.close()
 
 
 def test_a_policy_is_reloaded_by_itself_also_once_it_is_mended(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from policyguard.compiler import compile_policy
+from policyguard.compiler import CompiledPolicy, compile_policy
 from policyguard.compiler.inputs import Inputs
 from policyguard.compiler.pipeline import policy_error
 from policyguard.guard.guard import Guard
@@ -60,11 +60,12 @@ class PolicyReload:
 
     async def reload(self, digest: str) -> str:
         """Load the policy as it is now, if its digest is this. Returns an error, or ""."""
-        problem = await asyncio.to_thread(self._check, digest)
-        if problem:
-            warn(f"the policy in force stays: {problem}")
-            return problem
-        await self._app.swap(lambda: Guard.load(self._policies, store=self._store))
+        found = await asyncio.to_thread(self._check, digest)
+        if isinstance(found, str):
+            warn(f"the policy in force stays: {found}")
+            return found
+        # not read anew: the files may have changed since they were checked
+        await self._app.swap(lambda: Guard.load(found, store=self._store))
         self._inputs = None
         warn(f"reloaded the policy {self._app.guard.policy!r}, {self._app.guard.digest}")
         return ""
@@ -88,8 +89,8 @@ class PolicyReload:
             self._inputs = compiled.inputs
         return None if self._inputs.is_unchanged(os.environ) else self._inputs
 
-    def _check(self, digest: str) -> str:
-        """Lint the policy; returns why it cannot be loaded, or ""."""
+    def _check(self, digest: str) -> CompiledPolicy | str:
+        """Lint and compile the policy; returns it, or why it cannot be loaded."""
         files = [Path(policy) for policy in self._policies if Path(policy).is_file()]
         if files:
             errors = [found for found in lint_paths(files).diagnostics if found.severity == "error"]
@@ -102,7 +103,7 @@ class PolicyReload:
         found = compiled.evaluator.digest
         if digest and digest != found:
             return f"its digest is {found}, not {digest}: read what has changed since"
-        return ""
+        return compiled
 
 
 def _own_files(inputs: Inputs) -> list[Path]:

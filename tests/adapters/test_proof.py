@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
+import struct
 from http.client import HTTPConnection
 from typing import Any
 
@@ -77,6 +79,16 @@ def test_the_model_follows_its_script_in_every_protocol(path: str, *, stream: bo
     assert "finished" not in first
     assert "finished" in second
     assert "shell" not in without_tools
+
+
+def test_a_host_that_is_killed_leaves_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    with ScriptedModel(follow([])).running() as model:
+        with socket.create_connection(("127.0.0.1", model.port)) as connection:
+            linger = struct.pack("ii", 1, 0)  # closing resets the connection
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            connection.sendall(b"POST /v1/messages HTTP/1.1\r\ncontent-length: 9\r\n\r\n")
+        ask(model.port, "/v1/messages", {})
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.slow

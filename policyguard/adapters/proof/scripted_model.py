@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ class ScriptedModel:
     def __init__(self, script: Script) -> None:
         self.requests: list[dict[str, Any]] = []
         handler = type("Handler", (_Handler,), {"model": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server = _Server(("127.0.0.1", 0), handler)
         self.port: int = self._server.server_address[1]
         self.script = script
 
@@ -36,6 +37,15 @@ class ScriptedModel:
             self._server.shutdown()
             self._server.server_close()
             thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    """A server whose clients may go at any time: hosts are killed in the midst of a request."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print nothing of a client that has gone."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -245,3 +245,18 @@ def test_a_result_approves_nothing_that_is_refused_for_another_reason(
     host.after("found")
     session.offer(["read", "search"])
     assert decision(host.before(*asked))[0] == "ask"
+
+
+def test_a_result_is_not_one_yes_of_two(tmp_path: Path) -> None:
+    policy = tmp_path / "two.yaml"
+    policy.write_text(
+        "policyguard: 1\nname: t\nrules:\n  pay: {tools: [pay], when: 'true', effect: ask, "
+        "message: two people, approval: {count: 2}, examples: {match: [{pay: {}}]}}\n"
+    )
+    with Guard.load(policy) as guard:
+        sessions = ServedSessions(guard)
+        host = ClaudeCodeEvents(sessions)
+        assert decision(host.before("pay", {}))[0] == "ask"
+        host.after("paid")
+        (question,) = guard.questions()
+        assert question.approved_by == ()

@@ -61,6 +61,7 @@ def record_call(
     if (
         asked is not None
         and _still_asks(session, asked, tool, args)
+        and _suffices(session, asked, by)
         and session.approve(asked, by=by)
     ):
         del sessions.asked[session.id, call]
@@ -80,6 +81,15 @@ def _still_asks(session: Session, asked: Decision, tool: str, args: Mapping[str,
     """
     found = session.preview(tool, args)
     return found.effect is Effect.ASK and found.fingerprint == asked.fingerprint
+
+
+def _suffices(session: Session, asked: Decision, by: str) -> bool:
+    """Whether the user's yes is all that a call lacks: one of several would stay for another."""
+    given = session._state.approvals.received.get(asked.fingerprint, ())
+    people = len({by, *(one.by for one in given)})
+    known = session.guard._evaluator.approval_requirements
+    needed = [known[one.id] for one in asked.violations if one.id in known]
+    return all(not one.labels and people >= one.approvers for one in needed)
 
 
 def find_call(

@@ -59,9 +59,7 @@ def serve(
         policy_error(error)
     with service:
         if port is not None:
-            status(f"serving {service.policy} on http://{host}:{port}")
-            service.run_port(host, port)
+            service.run_port(host, port, status)
             return
         socket_path = socket_path or locate_socket(policies, path)
-        status(f"serving {service.policy} at {socket_path}")
-        service.run_socket(socket_path.absolute())
+        service.run_socket(socket_path.absolute(), status)

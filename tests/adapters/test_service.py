@@ -360,23 +360,26 @@ def test_a_port_needs_its_token(start_service: StartService, tmp_path: Path) -> 
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 2
     assert "--token-file" in run.stderr
-    with subprocess.Popen([*command, "--token-file", str(token_file)]) as process:
+    command += ["--token-file", str(token_file)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
-            while True:
-                try:
-                    statuses = [_get(port, ""), _get(port, "x"), _get(port, token_file.read_text())]
-                    break
-                except OSError:
-                    assert process.poll() is None
-            assert statuses == [401, 401, 200]
+            assert process.stderr is not None
+            assert f"http://127.0.0.1:{port}" in process.stderr.readline()
+            token = token_file.read_text()  # what is announced can be asked at once
+            assert [_get(port, ""), _get(port, "x"), _get(port, token)] == [401, 401, 200]
+            assert _get(port, token, scheme="bearer") == 200
             assert stat.S_IMODE(token_file.stat().st_mode) == 0o600
+            second = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert second.returncode == 2
+            assert "another --port" in second.stderr
+            assert "serving" not in second.stderr
         finally:
             process.terminate()
 
 
-def _get(port: int, token: str) -> int:
+def _get(port: int, token: str, scheme: str = "Bearer") -> int:
     with socket.create_connection(("127.0.0.1", port)) as connection:
-        head = f"GET /v1/health HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token.strip()}\r\n"
+        head = f"GET /v1/health HTTP/1.1\r\nhost: x\r\nauthorization: {scheme} {token.strip()}\r\n"
         connection.sendall(f"{head}connection: close\r\n\r\n".encode())
         return int(connection.recv(65536).split()[1])
 

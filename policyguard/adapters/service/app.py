@@ -254,6 +254,8 @@ class ServiceApp:
         if not (self._authorization or self._admin):
             return True
         given = next((value for name, value in headers if name == b"authorization"), b"")
+        if given[:7].lower() == b"bearer ":  # schemes have no case (RFC 9110 §11.1)
+            given = b"Bearer " + given[7:]
         if self._admin and hmac.compare_digest(given, self._admin):
             return True
         if self._admin and path in ADMIN_PATHS:

@@ -9,7 +9,7 @@ import secrets
 import socket
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -25,6 +25,9 @@ from policyguard.model.errors import PolicyguardError
 from policyguard.store.paths import FILE_MODE, ensure_private_folder, hide_address
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_BACKLOG = 2048
+"""Connections that may wait to be accepted; uvicorn's own default."""
+
 _INTERVAL = 1.0
 """Seconds between two looks at what is installed."""
 
@@ -102,23 +105,37 @@ class Service:
     def __exit__(self, *_: object) -> None:
         self.app.close()
 
-    def run_socket(self, path: Path) -> None:
-        """Serve on a Unix socket (0600). Raises `ServiceError` if another service does so."""
+    def run_socket(self, path: Path, announce: Callable[[str], None]) -> None:
+        """Serve on a Unix socket (0600); `announce` says that it is served, once clients may come.
+
+        Raises `ServiceError` if another service serves it.
+        """
         listener, lock = _bind(path)
         try:
-            self._run({"fd": listener.fileno(), "http": OwnConnection})
+            listener.listen(_BACKLOG)
+            announce(f"serving {self.policy} at {path}")
+            self._run(listener, OwnConnection)
         finally:
             path.unlink(missing_ok=True)
             listener.close()
             os.close(lock)
 
-    def run_port(self, host: str, port: int) -> None:
-        """Serve on a port of the loopback interface."""
+    def run_port(self, host: str, port: int, announce: Callable[[str], None]) -> None:
+        """Serve on a port of the loopback interface, as `run_socket` does."""
         if host not in LOOPBACK:
             raise ServiceError(f"`{host}` is not a loopback address: use one of {LOOPBACK}")
-        self._run({"host": host, "port": port, "http": ServiceConnection})
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        except OSError as error:
+            reason = f"cannot listen on {host}:{port}: {error.strerror}; use another --port"
+            raise ServiceError(reason) from None
+        with listener:
+            name = f"[{host}]" if ":" in host else host
+            announce(f"serving {self.policy} on http://{name}:{port}")
+            self._run(listener, ServiceConnection)
 
-    def _run(self, where: dict[str, Any]) -> None:
+    def _run(self, listener: socket.socket, connections: type[ServiceConnection]) -> None:
         config = uvicorn.Config(
             self.app,
             interface="asgi3",
@@ -131,21 +148,21 @@ class Service:
             date_header=False,
             timeout_keep_alive=3600,
             timeout_graceful_shutdown=5,
-            **where,
+            http=connections,
         )
         self._server = uvicorn.Server(config)
         asyncio_runner = asyncio.Runner(loop_factory=config.get_loop_factory())
         with asyncio_runner:
-            asyncio_runner.run(self._serve(self._server))
+            asyncio_runner.run(self._serve(self._server, listener))
 
-    async def _serve(self, server: uvicorn.Server) -> None:
+    async def _serve(self, server: uvicorn.Server, listener: socket.socket) -> None:
         watchers = [
             asyncio.create_task(self._end_when_idle(server)),
             asyncio.create_task(self._end_when_upgraded(server)),
             asyncio.create_task(self._reload.watch()),
         ]
         try:
-            await server.serve()
+            await server.serve(sockets=[listener])
         finally:
             for watcher in watchers:
                 watcher.cancel()

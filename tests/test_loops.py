@@ -74,6 +74,7 @@ class Values:
             "id": str(uuid.UUID(int=self.random.getrandbits(128), version=4)),
             "hex": f"{self.random.getrandbits(40):010x}",
             "time": f"2026-03-{1 + number % 28:02}T{clock}.{number:03}Z",
+            "day": f"{1 + number % 28:02}",
             "clock": clock,
             "pid": str(self.random.randrange(1000, 60000)),
             "port": str(self.random.randrange(30000, 60000)),

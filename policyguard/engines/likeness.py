@@ -20,14 +20,20 @@ MASKS = {
         r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)?\b"
         r"|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? \d{1,2} [A-Z][a-z]{2} \d{4}\b"
         r"|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]* +\d{1,2}\b(?:,? \d{4}\b)?"
+        r"|\b\d\d?\.? [A-Z][a-zäéû]{2,8}\.? 20\d\d\b|\b\d\d?(?:/\d\d?/|\.\d\d?\.)20\d\d\b"
+        r"|\b20\d\d/\d\d?/\d\d?\b|20\d\d年\d\d?月\d\d?日|\d\d?[時时点]\d\d?分(?:\d\d?秒)?"
         r"|\b\d\d?:\d\d(?::\d\d)?(?:[.,]\d+)?(?: ?[AaPp][Mm])?\b|\b1[6-9]\d{8}(?:\d{3}|\.\d+)?\b"
     ),
     "durations": (
-        r"\b\d+(?:\.\d+)? ?(?:ns|us|µs|ms|s|secs?|seconds?|mins?|minutes?|hours?)\b"
+        r"\b\d+(?:[.,]\d+)? ?(?:ns|us|µs|ms|s|secs?|seconds?|mins?|minutes?|hours?"
+        r"|Sekunden?|Minuten?|Stunden?|secondes?|heures?|segundos?|minutos?|horas?)\b"
+        r"|\d+(?:[.,]\d+)? ?(?:毫秒|ミリ秒|秒|分钟|分間|小时|時間)"
         r"|\b\d+m ?\d+(?:\.\d+)?s\b|\b\d+[dhm](?:\d+[hms])*\b"
     ),
     "ids": (
-        r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}|\b[0-9a-fA-F]{7,64}\b"
+        r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
+        r"|\b[a-fA-F]{7,64}\b|\b\d{10,64}\b"
+        r"|(?i:\b\w{0,20}(?:id|ref|number)\b[\"']?[ =:#]{0,3}[\"']?\d{7,9}\b)"
         r"|\b\w{0,3}(?:\d[A-Za-z]|[A-Za-z]\d)\w{4,}\b|\b\w{4,}(?:\d[A-Za-z]|[A-Za-z]\d)\w*\b"
         r"|\[ref=\w+\]"
     ),
@@ -39,9 +45,17 @@ MASKS = {
     "addresses": r"\b0x[0-9a-fA-F]+\b|\b(?:\d{1,3}\.){3}\d{1,3}\b(?::\d+)?|\blocalhost:\d+",
     "counters": (
         r"(?i:\b(?:(?:attempt|poll|check|retry|view|request|query|visit)[ _-]?(?:count|number|no)"
-        r"|attempt|try|tries|retry|retries|poll|check|iteration|view|seq)s?\b)[\"']?[ #:=(]{0,3}\d+"
+        r"|attempt|try|tries|retry|retries|poll|check|iteration|view|(?:icmp_)?seq)s?\b)"
+        r"[\"']?[ #:=(]{0,3}\d+"
+        r"|(?i:\b(?:requests|queries|calls|views|visits)[ _-](?:today|made|so[ _-]far)\b"
+        r"[\"']?[ :=]{0,3}\d+)"
         r"|(?i:\b(?:polled|checked|tried|asked|viewed) \d+ times\b)"
         r"|\b\d+(?:st|nd|rd|th) (?:attempt|try|check|poll)\b"
+    ),
+    "usage": (
+        r"\bup \d+ days?\b|(?i:\bload averages?: )[\d., ]+"
+        r"|(?i:\b(?:rss|heap|memory|mem)(?: (?:used|usage|size))?"
+        r"[\"']?[ :=]{1,3}\d+(?:[.,]\d+)? ?[kmg]i?b?\b)"
     ),
 }
 """What `classify.likeness.results.mask` names, as RE2 patterns."""
@@ -49,20 +63,30 @@ _COUNTDOWN = (
     r"(?i)\d ?(?:ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?) (?:left|remaining|to go)\b"
     r"|\d:\d\d (?:left|remaining|to go)\b"
     r"|\b(?:eta|left|remaining)(?: time)?[\"' ]{0,2}[:=]? ?[\"'~]?(?:in |about )?\d"
+    r"|\b(?:noch|verbleibend|restant|quedan)\w{0,2}:? \d|\d \w{1,8} (?:verbleibend|restant)"
+    r"|(?:剩余|还剩|还有|残り|あと)[^\d]{0,6}\d"
 )
 """A time that is left: what changes in such a result is the progress."""
+_DECORATION = r"\x1b\[[0-9;?]*[A-Za-z]|[\x{2800}-\x{28ff}]"
+"""Colours, and what turns while a program works."""
 _MAX_MASKED_CHARS = 32768
 """Characters at the head, and at the tail, of a result in which variable parts are masked."""
 _PREFIX = lazy_pattern(
     r"(?:cd (?:[^\s;&|<>$`()]| (?!&))++ && |timeout (?:-\S++ )*+[\d.]++[smhd]? |time "
     r"|nice (?:-n -?\d++ )?|sudo |env |[A-Z_][A-Z0-9_]*+=[^\s;&|$`'\"]*+ )"
 )
+_VALUE = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[\w.+-]*\d[\w.+-]*)"""
 _LETTER = lazy_pattern(r"[^\W_]")
 _WORD = lazy_pattern(r"\w+")
 _MIN_ECHO_CHARS = 3
 _MAX_ECHO_CHARS = 1024
 """Length of results in which echoed words are masked, and of arguments in which they are found."""
 _MAX_ECHO_ARGS = 32
+_UNREAD = lazy_pattern(
+    r"(?<=[?&])(?:_|t|ts|cb|nocache|cache_?bust(?:er)?|timestamp|rand(?:om)?|nonce)=[^&#\s]*+&?"
+    r"|(?<!\S)-- [^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/"
+)
+"""In a folded argument: what only goes around caches, and comments of SQL."""
 _PREFIX_WORDS = ("cd ", "timeout ", "time ", "nice ", "sudo ", "env ")
 _TEXT_OPTIONS = ("-c", "-lc")
 _MAX_PREFIXES = 8
@@ -134,8 +158,8 @@ class ResultLikeness:
         self.nothing_words = _drop_longer({min(phrase.split(), key=len) for phrase in phrases})
         self.nothing_chars = _MAX_ECHO_CHARS
         """A longer text, or one that is without any of the words, found something."""
-        names = "|".join(re.escape(name) for name in ignore)
-        fields = rf'"(?:{names})"\s*:\s*(?:"(?:[^"\\]|\\.)*"|-?[\d.eE+-]+)' if names else ""
+        names = "|".join(re.escape(name).replace("_", "[_-]?") for name in ignore)
+        fields = rf"""["']?(?i:\b(?:{names}))["']?\s*[:=]\s*{_VALUE}""" if names else ""
         patterns = [fields, *(MASKS[kind] for kind in mask)]
         self._pattern = "|".join(part for part in patterns if part)
 
@@ -147,6 +171,10 @@ class ResultLikeness:
     def _countdown(self) -> Regex:
         return Regex(_COUNTDOWN)
 
+    @cached_property
+    def _decoration(self) -> Regex:
+        return Regex(_DECORATION)
+
     def __call__(self, text: str) -> str:
         """Return the fingerprint of a result; of a long one, only the ends are masked.
 
@@ -154,6 +182,8 @@ class ResultLikeness:
         """
         if self._mask is None:
             return self._fingerprint_text(text)
+        if "\x1b" in text or not text.isascii():
+            text = self._decoration.replace(text, "")
         if len(text) <= 2 * _MAX_MASKED_CHARS:
             masked = self._mask.replace(text, "#")
             if masked != text and (not _LETTER.search(masked) or self._countdown.search(text)):
@@ -170,7 +200,7 @@ class ResultLikeness:
     def mask_echo(self, text: str, args: dict[str, Any]) -> str:
         """Return a result that found nothing, with `#` for the words of its call.
 
-        Return an empty string for any other result, and where no word is echoed.
+        Return an empty string for any other result.
         """
         if len(text) > _MAX_ECHO_CHARS:
             return ""
@@ -183,7 +213,7 @@ class ResultLikeness:
         for part in sorted({*values, *words}, key=lambda part: (-len(part), part)):
             if len(part) >= _MIN_ECHO_CHARS:
                 masked = masked.replace(part, "#")
-        return masked if masked != text else ""
+        return masked
 
 
 def _drop_longer(words: set[str]) -> tuple[str, ...]:
@@ -248,6 +278,10 @@ def _fold_text(text: Any) -> Any:
     if type(text) is not str:
         return text
     folded = text.casefold()
+    if " " in folded or "?" in folded:
+        if "# " in folded:
+            folded = _without_comments(folded)
+        folded = _UNREAD.sub("", folded)
     # Of white space, only the plain space is printable.
     if "  " in folded or not folded.isprintable() or folded != folded.strip(" "):
         folded = " ".join(folded.split())

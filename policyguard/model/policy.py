@@ -143,7 +143,7 @@ class ClassEntry(Entry, frozen=True, kw_only=True):
     when: str | None = None
 
 
-Mask = Literal["times", "durations", "ids", "pids", "temp_names", "addresses", "counters"]
+Mask = Literal["times", "durations", "ids", "pids", "temp_names", "addresses", "counters", "usage"]
 """Parts of a result that may differ although it says the same (see `engines.likeness`)."""
 
 

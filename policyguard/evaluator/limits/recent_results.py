@@ -32,7 +32,7 @@ class RecentResults(msgspec.Struct, eq=False):
         """Note a result that is not pending, nor a failure of the harness."""
         calls, likeness = self.calls, entry.likeness
         if likeness in calls:
-            self._note_again(likeness, entry, succeeded)
+            self._note_again(attempt, entry, succeeded)
         else:
             if self.stale_count:
                 self.stale_count = 0
@@ -66,15 +66,22 @@ class RecentResults(msgspec.Struct, eq=False):
                 entry.is_stale = True
                 self.tool_rows[tool] = self.tool_rows.get(tool, 1) + 1
 
-    def _note_again(self, likeness: str, entry: WindowEntry, succeeded: bool) -> None:
-        """Note the result of a call that was made before."""
+    def _note_again(self, attempt: Attempt, entry: WindowEntry, succeeded: bool) -> None:
+        """Note the result of a call that was made before.
+
+        Another result says that what was done has had an effect. But who only looks at what was
+        changed sees just that: a test that fails as before still does.
+        """
+        likeness = entry.likeness
         known = self.calls.pop(likeness)
         entries = known if isinstance(known, list) else [known]
         if entry.has_result_of(entries[-1]):
             if not entry.is_content:
                 self.unchanged[likeness] = self.unchanged.get(likeness, 1) + 1
-        else:  # something that was done has had an effect
+        elif attempt.bound_plan.plan.is_state_changing(attempt):
             self.unchanged.clear()
+        else:
+            self._forget_unchanged_successes()
         same = next((one for one in entries if entry.has_result_of(one)), None)
         if same is None:
             self.stale_count = 0
@@ -84,3 +91,11 @@ class RecentResults(msgspec.Struct, eq=False):
             entries.remove(same)
         entries.append(entry)
         self.calls[likeness] = entries[-_MAX_RESULTS:] if len(entries) > 1 else entry
+
+    def _forget_unchanged_successes(self) -> None:
+        """Begin anew to count how often calls that succeed have returned the same."""
+        for likeness in list(self.unchanged):
+            known = self.calls.get(likeness)
+            latest = known[-1] if isinstance(known, list) else known
+            if latest is None or not latest.error_fingerprint:
+                del self.unchanged[likeness]

@@ -82,11 +82,7 @@ _MIN_ECHO_CHARS = 3
 _MAX_ECHO_CHARS = 1024
 """Length of results in which echoed words are masked, and of arguments in which they are found."""
 _MAX_ECHO_ARGS = 32
-_UNREAD = lazy_pattern(
-    r"(?<=[?&])(?:_|t|ts|cb|nocache|cache_?bust(?:er)?|timestamp|rand(?:om)?|nonce)=[^&#\s]*+&?"
-    r"|(?<!\S)-- [^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/"
-)
-"""In a folded argument: what only goes around caches, and comments of SQL."""
+_SQL_COMMENT = lazy_pattern(r"(?<!\S)-- [^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/")
 _PREFIX_WORDS = ("cd ", "timeout ", "time ", "nice ", "sudo ", "env ")
 _TEXT_OPTIONS = ("-c", "-lc")
 _MAX_PREFIXES = 8
@@ -278,10 +274,11 @@ def _fold_text(text: Any) -> Any:
     if type(text) is not str:
         return text
     folded = text.casefold()
-    if " " in folded or "?" in folded:
+    if " " in folded:
         if "# " in folded:
             folded = _without_comments(folded)
-        folded = _UNREAD.sub("", folded)
+        if "-- " in folded or "/*" in folded:
+            folded = _SQL_COMMENT.sub("", folded)
     # Of white space, only the plain space is printable.
     if "  " in folded or not folded.isprintable() or folded != folded.strip(" "):
         folded = " ".join(folded.split())

@@ -274,12 +274,12 @@ def _fold_text(text: Any) -> Any:
     if type(text) is not str:
         return text
     folded = text.casefold()
-    if " " in folded:
-        if "# " in folded:
-            folded = _without_comments(folded)
-        if "-- " in folded or "/*" in folded:
-            folded = _SQL_COMMENT.sub("", folded)
+    # Single characters are quick to look for, and nearly all texts have none of these.
+    if "#" in folded and "# " in folded:
+        folded = _without_comments(folded)
+    if ("-" in folded and "-- " in folded) or ("*" in folded and "/*" in folded):
+        folded = _SQL_COMMENT.sub("", folded)
     # Of white space, only the plain space is printable.
     if "  " in folded or not folded.isprintable() or folded != folded.strip(" "):
         folded = " ".join(folded.split())
-    return _without_dots(folded) if "./" in folded else folded
+    return _without_dots(folded) if "/" in folded and "./" in folded else folded

@@ -8,6 +8,7 @@ import msgspec
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.limits.base import LimitChecker
+from policyguard.evaluator.limits.recent_results import TRACKER_ID, RecentResults
 from policyguard.evaluator.limits.state_changes import StateChanges
 from policyguard.evaluator.messages import format_times
 from policyguard.model.amounts import format_duration, to_nanoseconds
@@ -37,8 +38,9 @@ Polls = dict[str, PollState]
 class PollingChecker(LimitChecker, eq=False, kw_only=True):
     """Requires `cooldown` nanoseconds between polls, and a new result after `unchanged` equal ones.
 
-    A state change by another call restarts the count: it may be what is waited for. A result's own
-    `retry_after` replaces a shorter cooldown. Escalation counts polls with one result, the first
+    A state change by another call restarts the count: it may be what is waited for. So does a new
+    result of another call: who waits between such is not stuck. A result's own `retry_after`
+    replaces a shorter cooldown. Escalation counts polls with one result, the first
     included. At most `max_polls` are kept, the least recently used goes first.
     """
 
@@ -64,7 +66,7 @@ class PollingChecker(LimitChecker, eq=False, kw_only=True):
         if poll is None:
             return None
         same = poll.in_flight + (0 if poll.result_fingerprint is None else poll.unchanged + 1)
-        if changes.last_change_except(attempt.likeness) > poll.seq:
+        if _last_event_except(attempt) > poll.seq:
             same = refused_count = 0
         is_unchanged = same > self.max
         remaining = self._time_left(poll, attempt)
@@ -107,7 +109,7 @@ class PollingChecker(LimitChecker, eq=False, kw_only=True):
             poll = PollState()
             if len(tracker) >= self.max_polls:
                 del tracker[next(iter(tracker))]
-        elif attempt.session.state_changes.last_change_except(attempt.likeness) > poll.seq:
+        elif _last_event_except(attempt) > poll.seq:
             poll.result_fingerprint = None
             poll.unchanged = poll.in_flight = 0
             poll.seq = attempt.session.state_changes.seq
@@ -134,6 +136,17 @@ class PollingChecker(LimitChecker, eq=False, kw_only=True):
         poll: PollState = attempt.limit_notes[self.id]
         poll.admitted_at = None
         poll.in_flight = max(0, poll.in_flight - 1)
+
+
+def _last_event_except(attempt: Attempt) -> int:
+    """Return the number of the last change by another call, or of the last news by one."""
+    session = attempt.session
+    changed = session.state_changes.last_change_except(attempt.likeness)
+    for trackers in (session.turn_trackers, session.trackers):
+        recent: RecentResults | None = trackers.get(TRACKER_ID)
+        if recent is not None:  # polls are not among them
+            changed = max(changed, recent.latest_news())
+    return changed
 
 
 UNBOUNDED = 1 << 62

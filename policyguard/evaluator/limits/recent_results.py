@@ -6,6 +6,9 @@ import msgspec
 
 from policyguard.evaluator.attempt import Attempt, WindowEntry
 
+TRACKER_ID = "recent_results"
+"""All limits on recent results share one tracker, in a session or turn."""
+
 _MAX_RESULTS = 4
 """Different results of one call that count as seen."""
 
@@ -27,6 +30,10 @@ class RecentResults(msgspec.Struct, eq=False):
     tools: dict[str, WindowEntry] = msgspec.field(default_factory=dict)
     tool_rows: dict[str, int] = msgspec.field(default_factory=dict)
     stale_count: int = 0
+
+    def latest_news(self) -> int:
+        """Return the number of the latest success that brought something new; 0 for none."""
+        return max((entry.seq for entry in self.tools.values() if not entry.is_stale), default=0)
 
     def note(self, attempt: Attempt, entry: WindowEntry, succeeded: bool, /) -> None:
         """Note a result that is not pending, nor a failure of the harness."""

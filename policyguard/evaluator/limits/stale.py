@@ -7,7 +7,7 @@ from collections.abc import Container
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.limits.base import LimitChecker
-from policyguard.evaluator.limits.recent_results import RecentResults
+from policyguard.evaluator.limits.recent_results import TRACKER_ID, RecentResults
 from policyguard.evaluator.limits.state_changes import StateChanges
 from policyguard.evaluator.messages import format_streak, format_times
 from policyguard.model.decision import Violation
@@ -32,7 +32,7 @@ class RecentResultsChecker(LimitChecker, eq=False, kw_only=True):
     @property
     def tracker_id(self) -> str:
         """The tracker that these limits share."""
-        return "recent_results"
+        return TRACKER_ID
 
     def share(self, tracker: RecentResults) -> None:
         """Let the tracker keep as many calls as this limit asks for."""

@@ -107,16 +107,32 @@ class CommandPatterns:
         simple = SimpleCommand(path, path, tuple(arguments), redirects)
         return ReadCommand(simple, self._reader.programs)
 
-    def _find(self, text: str, line: CommandLine) -> CommandPattern | None:
+    def find_commands(self, text: str) -> frozenset[int]:
+        """Return the indices of the commands of `text` that a pattern may match.
+
+        Where a pattern with several stages may match, these are all.
+        """
+        commands = self._read_commands(text, self._reader.read(text))
+        if any(len(one.stages) > 1 and _may_match(one, commands) for one in self.patterns):
+            return frozenset(range(len(commands)))
+        return frozenset(
+            index
+            for index, read in enumerate(commands)
+            if any(may_match(one.stages[0], read) for one in self.patterns if len(one.stages) == 1)
+        )
+
+    def _read_commands(self, text: str, line: CommandLine) -> list[ReadCommand]:
         programs = self._reader.programs
-        if self._names_files and any(map(_is_move, line.commands)):
-            places = find_folders(text, line)
-            commands = [
-                ReadCommand(command, programs, folders)
-                for command, folders in zip(line.commands, places, strict=True)
-            ]
-        else:
-            commands = [ReadCommand(command, programs) for command in line.commands]
+        if not (self._names_files and any(map(_is_move, line.commands))):
+            return [ReadCommand(command, programs) for command in line.commands]
+        places = find_folders(text, line)
+        return [
+            ReadCommand(command, programs, folders)
+            for command, folders in zip(line.commands, places, strict=True)
+        ]
+
+    def _find(self, text: str, line: CommandLine) -> CommandPattern | None:
+        commands = self._read_commands(text, line)
         names = {read.command.program for read in commands if read.is_known}
         are_known = all(read.is_known for read in commands)
         for pattern, last in zip(self.patterns, self._last_programs, strict=True):

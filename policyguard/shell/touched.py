@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import takewhile
 
 from policyguard.model.shell import Program
@@ -21,6 +21,7 @@ _ATTACHED = re.compile(r"-[A-Za-z](?=[./~])")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _URL_HOST = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^/?#\x00-\x08]+)(?:[/?#]|\Z)")
 _SPACE = re.compile(r"\s")
+_NOWHERE = "/dev/null"
 _UNKNOWN_PART = re.compile(rf"\$[A-Za-z_{{(]|[{ANY}{MANY}{NAME}]")
 _REMOTE = re.compile(r"(?:[^@/:\s]+@)?(\[[^\]]+\]|[^@/:\s\[\]]+):(?!//)")
 _HOST = re.compile(r"(?:[^@/\s]+@)?(\[[^\]]+\]|[^@/\s]+)")
@@ -29,8 +30,9 @@ _HOST = re.compile(r"(?:[^@/\s]+@)?(\[[^\]]+\]|[^@/\s]+)")
 def find_paths(text: str, line: CommandLine, reader: ShellReader) -> Iterator[str]:
     """Yield the paths that the commands of `text` name: words and targets of redirections.
 
-    They are relative to the folder in which the text starts; unknown parts stay marked. A path
-    after a `cd` that may not have happened is yielded for each folder that it may be in.
+    A redirection to `/dev/null` names none. They are relative to the folder in which the text
+    starts; unknown parts stay marked. A path after a `cd` that may not have happened is yielded
+    for each folder that it may be in.
     """
     for command, folders in zip(line.commands, find_folders(text, line), strict=True):
         for path in dict.fromkeys(_find_own_paths(command, reader)):
@@ -38,16 +40,61 @@ def find_paths(text: str, line: CommandLine, reader: ShellReader) -> Iterator[st
                 yield join_folder(folder, path)
 
 
+def find_paths_of(
+    text: str, line: CommandLine, reader: ShellReader, chosen: Collection[int]
+) -> Iterator[str]:
+    """Yield what `find_paths` does, of the commands with the indices `chosen` alone.
+
+    Commands that wrote files which they name belong to them. Where a path of theirs is not written
+    out, it may come from any command, and all paths are yielded. A chosen command that names none
+    works on its folder (`find -delete`): that is yielded.
+    """
+    own = [list(_find_own_paths(command, reader)) for command in line.commands]
+    if chosen and all(
+        own[index] and not any(map(_UNKNOWN_PART.search, own[index])) for index in chosen
+    ):
+        involved = _with_sources(line, chosen)
+        own = [paths if index in involved else [] for index, paths in enumerate(own)]
+    for index in chosen:
+        if not (own[index] or _names_files_in_code(line, index)):
+            own[index] = ["."]
+    for paths, folders in zip(own, find_folders(text, line), strict=True):
+        for path in dict.fromkeys(paths):
+            for folder in folders:
+                yield join_folder(folder, path)
+
+
+def _with_sources(line: CommandLine, chosen: Collection[int]) -> set[int]:
+    involved: set[int] = set()
+    pending = list(chosen)
+    while pending:
+        index = pending.pop()
+        if index not in involved:
+            involved.add(index)
+            pending += line.commands[index].sources
+    return involved
+
+
+def _names_files_in_code(line: CommandLine, index: int) -> bool:
+    """Whether a command is run by code that names files."""
+    around = set(line.commands[index].wrappers)
+    return any(
+        not other.path and other.arguments and around.intersection(other.wrappers)
+        for other in line.commands
+    )
+
+
 def _find_own_paths(command: SimpleCommand, reader: ShellReader) -> Iterator[str]:
     program = reader.programs.find(command.program) or UNKNOWN_PROGRAM
     arguments = read_arguments(command.arguments, program)
     wrapped = reader.wrappers.find(command.program) is not None
+    is_silenced = any(redirect.target == _NOWHERE for redirect in command.redirects)
     for path in (
         *(target.target for target in command.redirects if wrapped),
         *(() if wrapped else find_read(command, program, arguments)),
         *(() if wrapped else find_written(command, program, arguments)),
     ):
-        if not _URL.match(path):
+        if not (_URL.match(path) or (is_silenced and path == _NOWHERE)):
             yield path
     if "/" in command.path and is_static(command.path):
         folder = command.path.rpartition("/")[0]

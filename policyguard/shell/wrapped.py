@@ -269,7 +269,8 @@ class Wrapped:
             names = tuple(find_names(text, self._reading.bounds.words))
             self._reading.add(SimpleCommand("", "", names, wrappers=(command.program,)))
             for found in find_commands(text, runner.calls, self._reading.bounds.commands):
-                self._run_found(found, Input((index,)) if runner.runs_by else Input())
+                read = Input((index,)) if runner.runs_by else Input()
+                self._run_found(found, read, command.program)
 
     def _ignore_input(self, index: int, given: Input) -> None:
         """Note that the command runs something else than its input, which is data to it."""
@@ -280,7 +281,7 @@ class Wrapped:
         sources = (*given.words, *self._find_writers((command.path, *command.arguments)))
         commands[index] = msgspec.structs.replace(command, sources=sources)
 
-    def _run_found(self, text: str, given: Input) -> None:
+    def _run_found(self, text: str, given: Input, runner: str) -> None:
         """Read a text of code if it may be a command; prose in it is no reason to be opaque."""
         reading = self._reading
         before = dict(reading.opaque)
@@ -290,7 +291,7 @@ class Wrapped:
         if "syntax error" in reading.opaque and "syntax error" not in before:
             added = [item for item in added if item.path != MANY]
             reading.opaque = before
-        reading.commands[count:] = map(_without_unknown_words, added)
+        reading.commands[count:] = [_run_by(runner, item) for item in added]
 
     def _note_written(self, index: int) -> None:
         """Keep which files a command writes, and what: they may be run later."""
@@ -316,16 +317,20 @@ class Wrapped:
         return Input(writers, text)
 
     def _find_writers(self, words: Sequence[str]) -> tuple[int, ...]:
-        """Return the commands that wrote files which these words name."""
-        found = {
-            index for word in words for index in self._written.get(normalize(word), _UNWRITTEN)[0]
-        }
+        """Return the commands that wrote files which these words name, or folders of theirs."""
+        found: set[int] = set()
+        for word in words:
+            path = normalize(word)
+            while path:
+                found.update(self._written.get(path, _UNWRITTEN)[0])
+                path = path.rpartition("/")[0]
         return tuple(sorted(found))
 
 
-def _without_unknown_words(command: SimpleCommand) -> SimpleCommand:
-    """Return a command of a text that may be prose, in which `$x` is hardly an option or file."""
-    if command.path == MANY or not any(MANY in word or ANY in word for word in command.arguments):
-        return command
-    words = tuple(word.replace(MANY, NAME).replace(ANY, NAME) for word in command.arguments)
-    return msgspec.structs.replace(command, arguments=words)
+def _run_by(runner: str, command: SimpleCommand) -> SimpleCommand:
+    """Return a command of code, which may be prose: `$x` is hardly an option or file in it."""
+    words = command.arguments
+    if command.path != MANY:
+        words = tuple(word.replace(MANY, NAME).replace(ANY, NAME) for word in words)
+    around = (runner, *command.wrappers)
+    return msgspec.structs.replace(command, arguments=words, wrappers=around)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -14,6 +14,7 @@ from policyguard.engines.lazy_pattern import lazy_pattern
 
 if TYPE_CHECKING:
     from policyguard.model.policy import Classify
+    from policyguard.shell.pattern_set import CommandPatterns
 
 AddressReader = Callable[[dict[str, Any], str, str], list[str]]
 """Finds addresses by a call's arguments, its command, and the folder of the session."""
@@ -36,13 +37,22 @@ class PathReader:
         self._read_folders = targets_reader(classify.folder)
         self._shell = shell
         self._find_in_command = lru_cache(classify.shell.bounds.texts)(self._find_paths)
+        self._find_in_matches = lru_cache(classify.shell.bounds.texts)(self._find_paths_of)
 
     def find(self, args: dict[str, Any], command: str, cwd: str) -> list[str]:
         """Return the paths of a call, in order, without repetitions."""
+        return self._place(args, self._find_in_command(command) if command else (), cwd)
+
+    def find_of(
+        self, patterns: CommandPatterns, args: dict[str, Any], command: str, cwd: str
+    ) -> list[str]:
+        """Return the paths of a call, of its commands only of those that `patterns` may match."""
+        return self._place(args, self._find_in_matches(patterns, command) if command else (), cwd)
+
+    def _place(self, args: dict[str, Any], words: Sequence[str], cwd: str) -> list[str]:
         folders = [_resolve(cwd, folder) for folder in self._read_folders(args)] or [cwd]
         named = [path for path in self._read_named(args) if path and not _is_url(path)]
         named += [text for text in read_strings(args) if _FILE_URL.match(text)]
-        words = self._find_in_command(command) if command else ()
         found: dict[str, None] = {}
         for path in named:
             if _FILE_URL.match(path):
@@ -57,6 +67,13 @@ class PathReader:
 
         line = self._shell.read(command)
         return tuple(dict.fromkeys(find_paths(command, line, self._shell.reader)))
+
+    def _find_paths_of(self, patterns: CommandPatterns, command: str) -> tuple[str, ...]:
+        from policyguard.shell.touched import find_paths_of
+
+        line = self._shell.read(command)
+        chosen = patterns.find_commands(command)
+        return tuple(dict.fromkeys(find_paths_of(command, line, self._shell.reader, chosen)))
 
 
 def _is_url(path: str) -> bool:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, cached_property
 
+from policyguard.compiler.build.address_readers import PathReader
 from policyguard.compiler.build.entry_paths import selective_entries
 from policyguard.compiler.build.expressions import Expressions
 from policyguard.compiler.build.selectors import complement
 from policyguard.evaluator.activation import Activation, Doubt, Expression, Selects
 from policyguard.model.entry import SelectiveEntry, Selector
 from policyguard.model.policy import ClassEntry, Policy
+
+PathFinder = Callable[[Activation], Sequence[str]]
+"""Finds the paths of a call that a selector asks for."""
 
 CONTENT_FIELDS = {
     "commands": "call.command",
@@ -44,6 +48,7 @@ class ContentSelectors:
     """Compiles the selectors of a policy's entries; each at its first use."""
 
     def __init__(self, policy: Policy, expressions: Expressions) -> None:
+        self._classify = policy.classify
         self._shell = expressions.shell
         self._patterns = expressions.patterns
         self._build = {
@@ -54,17 +59,22 @@ class ContentSelectors:
         }
         # Entries that say the same share a selector, and what it has found.
         self._compile = cache(self._compile_selector)
+        self._compile_outside = cache(self._build_paths_of_commands)
 
     def compile(self, entry: SelectiveEntry, *, certain: bool = False) -> Selects | None:
         """Return a predicate for the selectors of an entry; None if it has none.
 
-        What may match matches; with `certain` only what certainly does.
+        What may match matches; with `certain` only what certainly does. Beside a list of commands,
+        `paths: {outside: …}` may match by the paths of those commands alone.
         """
         tests = [
             self._compile(key, selector, certain)
             for key in self._build
             if (selector := getattr(entry, key)) is not None
+            and not (key == "paths" and not certain and _asks_paths_of_commands(entry))
         ]
+        if not certain and _asks_paths_of_commands(entry):
+            tests.append(self._compile_outside(entry.commands, entry.paths))
         if len(tests) < 2:
             return tests[0] if tests else None
         return lambda activation: all(test(activation) for test in tests)
@@ -85,9 +95,14 @@ class ContentSelectors:
 
     def compile_doubts(self, entry: SelectiveEntry) -> tuple[Doubt, ...]:
         """Return what may be said of calls that the selectors select without being certain."""
+        find_paths = (
+            self._path_finder(entry.commands)
+            if entry.commands is not None and _asks_paths_of_commands(entry)
+            else _all_paths
+        )
         builders = (
             (entry.commands, self._build_command_doubt),
-            (entry.paths, self._build_path_doubt),
+            (entry.paths, lambda selector: self._build_path_doubt(selector, find_paths)),
             (entry.hosts, self._build_host_doubt),
         )
         return tuple(
@@ -109,14 +124,14 @@ class ContentSelectors:
 
         return describe
 
-    def _build_path_doubt(self, selector: Selector) -> Doubt:
+    def _build_path_doubt(self, selector: Selector, find_paths: PathFinder) -> Doubt:
         from policyguard.compiler.build.path_selector import PathSelector, is_written_out
 
         may_be_other = PathSelector(complement(selector)).matches
 
         def describe(activation: Activation) -> str:
             cwd = activation.attempt.session.cel_session["cwd"]
-            known = filter(is_written_out, activation.paths)
+            known = filter(is_written_out, find_paths(activation))
             if any(not may_be_other([path], cwd) for path in known):
                 return ""
             return "it is not certain which file is meant: write out its path"
@@ -196,6 +211,28 @@ class ContentSelectors:
             activation.paths, activation.attempt.session.cel_session["cwd"]
         )
 
+    def _build_paths_of_commands(self, commands: Selector, paths: Selector) -> Selects:
+        from policyguard.compiler.build.path_selector import PathSelector
+
+        matches, find_paths = PathSelector(paths).matches, self._path_finder(commands)
+        return lambda activation: matches(
+            find_paths(activation), activation.attempt.session.cel_session["cwd"]
+        )
+
+    def _path_finder(self, commands: Selector) -> PathFinder:
+        """Return what finds the paths of a call, of its commands only of those that may match."""
+        patterns, find_of = self._shell.compile_patterns(commands.items), self._path_reader.find_of
+        return lambda activation: find_of(
+            patterns,
+            activation.attempt.args,
+            activation.command,
+            activation.attempt.session.cel_session["cwd"],
+        )
+
+    @cached_property
+    def _path_reader(self) -> PathReader:
+        return PathReader(self._classify, self._shell)
+
     def _build_hosts(self, selector: Selector, certain: bool) -> Selects:
         from policyguard.compiler.build.host_selector import HostSelector
 
@@ -208,6 +245,15 @@ class ContentSelectors:
     def _build_finds(self, selector: Selector, certain: bool) -> Selects:
         occurs_in: Callable[[str], bool] = self._patterns.select(selector.items).occurs_in
         return lambda activation: occurs_in(activation.text)
+
+
+def _asks_paths_of_commands(entry: SelectiveEntry) -> bool:
+    commands, paths = entry.commands, entry.paths
+    return bool(commands and paths and paths.outside and not commands.outside)
+
+
+def _all_paths(activation: Activation) -> Sequence[str]:
+    return activation.paths
 
 
 def _build_when_asked(build: Callable[[Selector], Doubt], selector: Selector) -> Doubt:

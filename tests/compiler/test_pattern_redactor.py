@@ -30,8 +30,15 @@ PARTS = [
         "a",
         "aaa",
     ),
+    *("\x1b[31m", "41\x1b[1m11111111111111", "\x1b", "\x1b]0;AKIA\x07"),
     *("#", "\n", "é", "\u200b", "q", "[card]", "[", "]", "日本", "\ud800", " ", "1"),
 ]
+
+
+def core_patterns() -> NamedPatterns:
+    compiled, _ = check_policy("core", environ={})
+    assert compiled is not None
+    return NamedPatterns(compiled.policy)
 
 
 @given(st.lists(st.sampled_from(PARTS), max_size=12).map("".join), st.integers(1, 200))
@@ -57,6 +64,32 @@ def test_neighbours_do_not_share_a_match(texts: list[str]) -> None:
     assert not redactor.occurs_in("".join(redacted).replace("[card]", "").replace("[key]", " "))
 
 
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ("\x1b[01;31m\x1b[Kfour\x1b[m", "\x1b[01;31m\x1b[K[word]\x1b[m"),
+        ("a fo\x1b[1mu\x1b[0mr b", "a [word] b"),
+        ("\x1b]8;;x\x1b\\four\x1b]8;;\x07", "\x1b]8;;x\x1b\\[word]\x1b]8;;\x07"),
+        ("\x1b[1mfourteen", "\x1b[1mfourteen"),
+    ],
+)
+def test_colours_of_a_terminal_hide_nothing(text: str, redacted: str) -> None:
+    assert PatternRedactor([("word", r"\bfour\b")], 100).redact(text) == redacted
+
+
+@pytest.mark.parametrize("before", ["", "     7\t", "     7→", "id_rsa:7:", "> ", "+", "  "])
+def test_a_private_key_is_found_behind_line_numbers(before: str) -> None:
+    lines = ["-----BEGIN RSA PRIVATE KEY-----", *["MIIEvQIBADANBgkqhkiG9w0BAQEFAASC"] * 3]
+    end = ["Ab9=", "-----END RSA PRIVATE KEY-----"]
+    secrets = core_patterns().select_redactor(("secret_*",))
+    whole = "".join(f"{before}{line}\n" for line in lines + end)
+    assert secrets.redact(f"{whole}bye") == f"{before}[secret_private_key]\nbye"
+    cut = "".join(f"{before}{line}\n" for line in lines)
+    assert "MIIE" not in secrets.redact(cut)
+    prose = "-----BEGIN RSA PRIVATE KEY-----\nis how internationalization begins\nor so\n"
+    assert secrets.redact(prose).endswith("is how internationalization begins\nor so\n")
+
+
 def test_matches_that_overlap_are_one() -> None:
     redactor = PatternRedactor([("a", "bcd"), ("b", "abc"), ("c", "cde")], 100)
     assert redactor.redact("xabcdey") == "x[b]y"
@@ -73,9 +106,7 @@ def test_a_pattern_that_matches_what_replaces_it_is_an_error() -> None:
 
 
 def test_patterns_of_core_find_nothing_in_their_labels() -> None:
-    compiled, _ = check_policy("core", environ={})
-    assert compiled is not None
-    patterns = NamedPatterns(compiled.policy)
+    patterns = core_patterns()
     redactor = patterns.select_redactor(("*",))
     for name, _ in patterns.find(("*",)):
         assert redactor.redact(f"[{name}]") == f"[{name}]"

@@ -20,6 +20,8 @@ _MARGIN = 4096
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe63\uff0d"
 _INVISIBLE = frozenset("\u00ad\u200b\u200c\u200d\u2060\ufeff")
 """What is not to be seen inside a word: soft hyphen, zero-width spaces and joiners."""
+_ESCAPE = lazy_pattern("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|[^\\[\\]])")
+"""What a terminal does not show: colours (`grep --color`), titles and links."""
 _BEYOND_ASCII = lazy_pattern(r"[^\x00-\x7f]")
 _FEW = 16
 """So many replacements of single letters are faster than a table of them."""
@@ -37,7 +39,7 @@ class PatternRedactor:
     """Named patterns, searched in the first `max_chars` characters of a text.
 
     A text is also searched as it looks: with plain spaces, hyphens and letters for their Unicode
-    look-alikes, and without invisible characters.
+    look-alikes, and without invisible characters and colours of a terminal.
     """
 
     def __init__(self, patterns: Sequence[tuple[str, str]], max_chars: int) -> None:
@@ -108,7 +110,10 @@ class PatternRedactor:
     def _find(self, text: str) -> list[_Match]:
         """Return the matches in a text, from left to right; those that overlap as one."""
         matches = list(self._search(text))
-        if not text.isascii():
+        if "\x1b" in text:  # its last letter is no part of the word behind it
+            spaced = _ESCAPE.sub(lambda escape: " " * len(escape[0]), text)
+            matches += self._search(spaced)
+        if "\x1b" in text or not text.isascii():
             seen, places = _as_it_looks(text)
             if seen != text:
                 matches += [
@@ -167,9 +172,14 @@ def _as_it_looks(text: str) -> tuple[str, Sequence[int]]:
     else:
         for letter, replacement in look_alikes.items():
             plain = plain.replace(letter, replacement)
-    if _INVISIBLE.isdisjoint(letters):
+    hidden = bytearray(len(text))
+    for escape in _ESCAPE.finditer(text):
+        hidden[escape.start() : escape.end()] = b"\1" * len(escape[0])
+    if 1 not in hidden and _INVISIBLE.isdisjoint(letters):
         return plain, range(len(text))
-    kept = [index for index, letter in enumerate(text) if letter not in _INVISIBLE]
+    kept = [
+        index for index, letter in enumerate(text) if letter not in _INVISIBLE and not hidden[index]
+    ]
     return "".join([plain[index] for index in kept]), kept
 
 

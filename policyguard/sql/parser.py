@@ -20,13 +20,13 @@ from functools import cache
 import sqlglot
 from sqlglot.dialects.dialect import Dialect, Dialects
 from sqlglot.errors import SqlglotError
-from sqlglot.expressions import Expr, Table
+from sqlglot.expressions import Column, Expr, Table
 from sqlglot.tokenizer_core import Token, TokenType
 
 from policyguard.sql.ambiguities import refuse_ambiguous
 from policyguard.sql.errors import SqlError
 
-__all__ = ["Expr", "ParsedStatement", "Table", "Token", "dialect_names", "parse"]
+__all__ = ["Column", "Expr", "ParsedStatement", "Table", "Token", "dialect_names", "parse"]
 
 MAX_CHARS = 20_000
 MAX_TOKENS = 4_000

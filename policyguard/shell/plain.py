@@ -64,7 +64,7 @@ def split_plain(text: str) -> list[PlainCommand] | None:
         else:
             operator = match[_OPERATOR]
             if words:
-                if "=" in words[0] or words[0] in _NO_COMMANDS:
+                if _needs_parser(words[0]):
                     return None
                 commands.append(PlainCommand(words, files, is_piped))
                 words, files, is_redirected, is_piped = [], (), False, operator == "|"
@@ -73,12 +73,16 @@ def split_plain(text: str) -> list[PlainCommand] | None:
     if match is None or match.end() != len(text):
         return None
     if words:
-        if "=" in words[0] or words[0] in _NO_COMMANDS:
+        if _needs_parser(words[0]):
             return None
         commands.append(PlainCommand(words, files, is_piped))
     elif operator not in _ENDS or is_redirected:
         return None
     return commands
+
+
+def _needs_parser(first: str) -> bool:
+    return "=" in first or first in _NO_COMMANDS or first.endswith(".exe")
 
 
 def _read(word: str) -> str:

@@ -12,6 +12,7 @@ from policyguard.shell.arguments import UNKNOWN_PROGRAM, Arguments, read_argumen
 from policyguard.shell.command_line import ANY, GLOB, MANY, NAME, CommandLine, SimpleCommand
 from policyguard.shell.files import find_read, find_written
 from policyguard.shell.folders import find_folders, join_folder
+from policyguard.shell.options import WrapperOptions
 from policyguard.shell.reader import ShellReader
 from policyguard.shell.words import is_static
 
@@ -25,6 +26,9 @@ _NOWHERE = "/dev/null"
 _UNKNOWN_PART = re.compile(rf"\$[A-Za-z_{{(]|[{ANY}{MANY}{NAME}]")
 _REMOTE = re.compile(r"(?:[^@/:\s]+@)?(\[[^\]]+\]|[^@/:\s\[\]]+):(?!//)")
 _HOST = re.compile(r"(?:[^@/\s]+@)?(\[[^\]]+\]|[^@/\s]+)")
+_NETWORK_FILE = re.compile(r"/dev/(?:tcp|udp)/([^/]+)/([^/]+)")
+_REVISION = re.compile(r"[^:/\s]*:(?![/~]|\d+\Z)([^:\s]+)")
+"""A file in a revision, as `HEAD:.env` of git; not a host with its port."""
 
 
 def find_paths(text: str, line: CommandLine, reader: ShellReader) -> Iterator[str]:
@@ -108,16 +112,37 @@ def _find_own_paths(command: SimpleCommand, reader: ShellReader) -> Iterator[str
             continue
         if word.strip(MANY + ANY):
             yield word
+            if revision := _REVISION.fullmatch(word):
+                yield revision[1]
         else:  # some name, here or elsewhere: most programs do not read it
             yield from (NAME, f"/{NAME}")
+    yield from _find_wrapper_values(command, reader)
     for option in options if operands else ():
         value = option.value
         if value is None:
             attached = _ATTACHED.match(option.text)
             value = option.text[attached.end() :] if attached else None
-        is_path = value and is_static(value) and ("/" in value or value[0] in ".~")
-        if value and is_path and not _URL.match(value):
+        if value and _is_path(value):
             yield value
+
+
+def _find_wrapper_values(command: SimpleCommand, reader: ShellReader) -> Iterator[str]:
+    """Yield the paths in the options of a wrapper: `--env-file .env`, `-v /srv:/data`."""
+    name, wrapper = reader.wrappers.find_for(command.program, command.arguments)
+    if wrapper is None or wrapper.names:
+        return
+    words = list(command.arguments)
+    if " " in name:
+        words.remove(name.partition(" ")[2])
+    for word in words[: WrapperOptions(wrapper).read(words)]:
+        value = word.partition("=")[2] if word[:1] == "-" else word.partition(":")[0]
+        if value and _is_path(value) and not _SPACE.search(value):
+            yield value
+
+
+def _is_path(value: str) -> bool:
+    is_path = is_static(value) and ("/" in value or value[0] in ".~")
+    return is_path and not _URL.match(value)
 
 
 def _own_operands(
@@ -154,6 +179,9 @@ def find_urls(line: CommandLine, reader: ShellReader) -> Iterator[str]:
         program = reader.programs.find(command.program) or UNKNOWN_PROGRAM
         arguments = read_arguments(command.arguments, program)
         yield from _find_own_urls(arguments, program)
+        for redirect in command.redirects:
+            if address := _NETWORK_FILE.fullmatch(redirect.target):
+                yield f"tcp://{address[1]}:{address[2]}"
 
 
 def _find_own_urls(arguments: Arguments, program: Program) -> Iterator[str]:

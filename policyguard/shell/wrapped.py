@@ -31,6 +31,8 @@ _UP_TO_UNKNOWN = re.compile(f".*([{ANY}{NAME}])", re.DOTALL)
 _PLACEHOLDER = re.compile(f"[{MARKS}]")
 _STAND_INS = {MANY: "${_}", ANY: '"${_}"', NAME: '"${_}"'}  # bash sets `_` at each command
 _Written = tuple[tuple[int, ...], str | None]  # by which commands, and what if it is known
+_WINDOWS_PROGRAM = ".exe"
+"""How programs of Windows end, in WSL and Git Bash: `git.exe` is git."""
 _UNWRITTEN: _Written = ((), None)
 
 
@@ -68,6 +70,8 @@ class Wrapped:
             return []
         path, arguments = words[0], words[1:]
         program = path.rstrip("/").rpartition("/")[2] or path
+        if program.endswith(_WINDOWS_PROGRAM) and self._code.find(program) is None:
+            program = program.removesuffix(_WINDOWS_PROGRAM)
         sources = (*given.sources, *given.words)
         if self._written:
             sources += self._find_writers(words)

@@ -27,7 +27,8 @@ from policyguard.guard import Session
 from policyguard.journal.format import encode
 from policyguard.model.event import Event
 from policyguard.simulate.job import Job, JobInputs
-from policyguard.simulate.workers import run_parallel
+from policyguard.simulate.simulation import simulate
+from policyguard.simulate.workers import LocalProcesses
 from policyguard.traces import Reader, TraceError, expand
 
 TRACES = Path(
@@ -68,12 +69,12 @@ def replay(workers: int, files: Iterable[str]) -> dict[str, float]:
     loaded = JobInputs.load(job)
     event_count = 0
 
-    def count_events(done: int, events: int) -> None:
+    def count_events(done: int, events: int, note: str = "") -> None:
         nonlocal event_count
         event_count += events
 
     start = time.perf_counter()
-    run_parallel(workers, job, loaded, count_events)
+    simulate(job, loaded, count_events, LocalProcesses(workers))
     seconds = time.perf_counter() - start
     return {"seconds": seconds, "events": event_count, "rss": process_memory("VmHWM") / 1024}
 

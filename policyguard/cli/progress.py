@@ -19,20 +19,25 @@ _CLEAR_LINE, _CLEAR_LINE_ABOVE = "\r\x1b[2K", "\x1b[1A\x1b[2K"
 
 
 @contextmanager
-def track_progress(files: Sequence[Path]) -> Iterator[ProgressCallback]:
+def track_progress(files: Sequence[Path], *, passes: int = 1) -> Iterator[ProgressCallback]:
     """Yield a progress callback that stops a replay at the first interrupt.
 
-    At a terminal there is a progress bar. The second interrupt ends the process at once.
+    At a terminal there is a progress bar; `passes` says how often the files are read. The second
+    interrupt ends the process at once.
     """
-    bar = _progress_bar(files) if sys.stderr.isatty() else nullcontext(lambda done, events: None)
+    bar = _progress_bar(files, passes) if sys.stderr.isatty() else nullcontext(_show_nothing)
     with _catch_interrupt() as interrupted, bar as show_progress:
 
-        def on_progress(done: int, events: int) -> None:
-            show_progress(done, events)
+        def on_progress(done: int, events: int, note: str = "") -> None:
+            show_progress(done, events, note)
             if interrupted.is_set():
                 raise StoppedError
 
         yield on_progress
+
+
+def _show_nothing(done: int, events: int, note: str = "") -> None:
+    pass
 
 
 @contextmanager
@@ -55,19 +60,20 @@ def _catch_interrupt() -> Iterator[threading.Event]:
 
 
 @contextmanager
-def _progress_bar(files: Sequence[Path]) -> Iterator[ProgressCallback]:
+def _progress_bar(files: Sequence[Path], passes: int) -> Iterator[ProgressCallback]:
     """Show how much has been read, how fast, and how long the rest will take."""
-    total = sum(file.stat().st_size for file in files if file.is_file())
+    total = passes * sum(file.stat().st_size for file in files if file.is_file())
     began, read = time.monotonic(), 0
     with click.progressbar(
         length=total, label="replaying", width=0, file=sys.stderr, item_show_func=lambda item: item
     ) as bar:
 
-        def on_progress(done: int, events: int) -> None:
+        def on_progress(done: int, events: int, note: str = "") -> None:
             nonlocal read
             read += events
             rate = read / max(time.monotonic() - began, 0.001)
-            bar.update(done, f"{read:,} events, {rate:,.0f}/s")
+            said = f"{read:,} events, {rate:,.0f}/s"
+            bar.update(done, f"{said}, {note}" if note else said)
 
         yield on_progress
     click.echo(_CLEAR_LINE_ABOVE, nl=False, err=True)

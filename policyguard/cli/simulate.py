@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from policyguard.cli.executors import executor_options, open_executor
 from policyguard.cli.options import (
     OUTPUT,
     columns_option,
@@ -34,16 +35,11 @@ from policyguard.report.replay.phrases import gate as describe_gate
 from policyguard.report.replay.renderers import RENDERERS
 from policyguard.report.replay.text import render_text
 from policyguard.simulate import LabelError, ReportSize
-from policyguard.simulate.clusters.cluster import ENGINES, run_on
 from policyguard.simulate.gate import OPTION, Gate, GateError
-from policyguard.simulate.job import Job, JobInputs
+from policyguard.simulate.job import Job, JobInputs, WorkerError
 from policyguard.simulate.sampling import parse_share
-from policyguard.simulate.workers import (
-    WorkerError,
-    count_useful_workers,
-    find_sequential_entries,
-    run_parallel,
-)
+from policyguard.simulate.simulation import simulate as replay
+from policyguard.simulate.workers import find_sequential_entries
 from policyguard.traces import TraceError, expand
 
 _EXIT_GATE_FAILED = 1
@@ -79,34 +75,15 @@ _EXIT_GATE_FAILED = 1
 @path_option(
     *OUTPUT, dir_okay=False, metavar="FILE", help_="The report file. [default: standard output]"
 )
-@click.option(
-    "--workers",
-    type=click.IntRange(1, 256),
-    default=1,
-    show_default=True,
-    help="The number of processes. The report stays the same.",
-)
-@click.option(
-    "--executor",
-    type=click.Choice(["local", *ENGINES]),
-    default="local",
-    show_default=True,
-    help="What runs the workers. The report stays the same.",
-)
-@click.option(
-    "--address",
-    default="",
-    metavar="ADDRESS",
-    help="Of a running cluster; files must have the same paths there. [default: the engine's own "
-    "setting, else a cluster of --workers on this machine]",
-)
+@executor_options
 @where_option
 @columns_option
 @click.option(
     "--sample",
     default="",
     metavar="SHARE",
-    help="Replay only this share of the sessions, such as 1%, always the same ones.",
+    help="Replay only this share of the sessions, such as 1%, always the same ones, and some of "
+    "each agent and outcome. Rates are estimates of the whole.",
 )
 @click.option(
     "--sessions",
@@ -156,8 +133,6 @@ def simulate(
     """
     started = time.monotonic()
     try:
-        if address and executor == "local":
-            usage_error("--address: names a cluster; choose its engine with --executor")
         gate = Gate(conditions, has_baseline=bool(baseline))
         job = Job(
             policies=policies,
@@ -174,16 +149,12 @@ def simulate(
         if output is not None:
             check_output(output, job.files)
         loaded = JobInputs.load(job)
-        with track_progress(job.files) as watch:
-            if (workers > 1 or executor != "local") and (
-                entries := find_sequential_entries(loaded)
-            ):
-                status(f"using one worker: {', '.join(entries)} count across sessions")
-            if executor == "local":
-                useful = count_useful_workers(workers, job.files)
-                figures = run_parallel(useful, job, loaded, watch)
-            else:
-                figures = run_on(executor, address, workers, job, loaded, watch)
+        sequential = find_sequential_entries(loaded)
+        with (
+            open_executor(executor, address, workers, job.files, sequential) as opened,
+            track_progress(job.files, passes=2 if sample else 1) as watch,
+        ):
+            figures = replay(job, loaded, watch, opened)
     except PolicyError as error:
         policy_error(error)
     except GateError as error:

@@ -1,21 +1,23 @@
-"""A replay of many files, by one process or several: the same report byte for byte."""
+"""A job over many recordings, as plain values, and the part of it that one process folds."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from typing import Generic, Protocol, Self, TypeVar
 
 import msgspec
 
 from policyguard.compiler import CompiledPolicy
-from policyguard.report.replay.figures import Figures
+from policyguard.model.errors import PolicyguardError
 from policyguard.simulate.labels import Labels
 from policyguard.simulate.line_shard import LineShard
-from policyguard.simulate.replay import Replay, load
-from policyguard.simulate.sampling import SessionSample
-from policyguard.simulate.tally import ReportSize, Tally
-from policyguard.traces import Reader
+from policyguard.simulate.replay import load
+from policyguard.simulate.sampling import Draw
+from policyguard.simulate.tally import ReportSize
+from policyguard.traces import Reader, TraceFile
 from policyguard.traces.containers.row_filter import Rows
 from policyguard.traces.session_trees import SessionTree, find_session_trees
 
@@ -25,7 +27,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     `policies` and `baseline` are as `load` takes them; an empty `baseline` means none. `where`
     selects rows of Parquet files and folders (see `row_filter`), `columns` says what the columns
-    of other schemas are (see `parse_columns`), `sample` is the share of sessions to replay.
+    of other schemas are (see `parse_columns`), `sample` is the share of sessions to replay, and
+    `draw` what it is drawn from. `revision` is that of the inputs, if they are known.
     """
 
     policies: tuple[str, ...]
@@ -37,6 +40,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     where: str = ""
     columns: str = ""
     sample: float | None = None
+    draw: Draw = Draw()
+    revision: str = ""
 
     def read_rows(self) -> Rows:
         """Return which rows are read. Raises `TraceError`."""
@@ -61,21 +66,96 @@ class JobInputs(msgspec.Struct, frozen=True):
             Labels.read(job.labels) if job.labels is not None else None,
         )
 
+    @property
+    def revision(self) -> str:
+        """A text that differs if the policies or the labels do."""
+        digests = [policy.evaluator.digest for policy in (self.policy, self.baseline) if policy]
+        labels = self.labels.digest if self.labels is not None else ""
+        return hashlib.sha256("\n".join((*digests, labels)).encode()).hexdigest()
+
+
+def load_inputs(job: Job) -> JobInputs:
+    """Load a job's inputs in a worker, once. Raises `WorkerError` if they are others than here."""
+    inputs = _load(job.policies, job.baseline, job.labels, job.revision)
+    if job.revision not in ("", inputs.revision):
+        raise WorkerError("the policies or labels that a worker reads differ from those here")
+    return inputs
+
+
+@lru_cache(maxsize=1)
+def _load(
+    policies: tuple[str, ...], baseline: tuple[str, ...], labels: Path | None, revision: str
+) -> JobInputs:
+    return JobInputs.load(Job(policies=policies, baseline=baseline, labels=labels))
+
+
+class WorkerError(PolicyguardError):
+    """A worker failed; the message says how."""
+
 
 class StoppedError(Exception):
     """A request to stop; everything read so far is counted."""
 
 
 class ProgressCallback(Protocol):
-    """A callback for the progress of a replay, which may stop it."""
+    """A callback for the progress of a job, which may stop it."""
 
-    def __call__(self, done: int, events: int) -> None:
-        """Report how many more bytes and events were read. Raises `StoppedError` to stop."""
+    def __call__(self, done: int, events: int, note: str = "") -> None:
+        """Report how many more bytes and events were read. Raises `StoppedError` to stop.
+
+        `note` says more about the progress so far, for a person.
+        """
         ...
 
 
-class ReplayWorker:
-    """The part of a job that one process replays.
+class Result(Protocol):
+    """What a part of a job comes to; the results of the parts add up to that of the whole."""
+
+    @property
+    def events(self) -> int:
+        """The number of events it comes from."""
+        ...
+
+    def merge(self, other: Self) -> None:
+        """Add the result of another part."""
+        ...
+
+
+R = TypeVar("R", bound=Result)
+R_co = TypeVar("R_co", bound=Result, covariant=True)
+
+
+class Fold(Protocol[R_co]):
+    """A fold over recordings, file by file or tree by tree."""
+
+    @property
+    def events(self) -> int:
+        """The number of events read."""
+        ...
+
+    def add(self, trace: TraceFile, order: tuple[int, int] | None = None) -> None:
+        """Fold one file; `order` is its position among all files."""
+        ...
+
+    def add_tree(self, reader: Reader, files: Sequence[Path], tree: SessionTree) -> None:
+        """Fold the files of a session tree as one, in order of time."""
+        ...
+
+    def stop(self) -> R_co:
+        """Stop, and return the result of what was read."""
+        ...
+
+
+StartFold = Callable[[Job, JobInputs | None, LineShard, Callable[[], None]], Fold[R]]
+"""Starts a fold of the lines of a shard. Without inputs it loads those that it needs.
+
+It is a function of a module, or a `partial` of one, so that it can be sent to another process. The
+last argument is called now and then between two events, and may raise `StoppedError`.
+"""
+
+
+class FoldWorker(Generic[R]):
+    """The part of a job that one process folds.
 
     `is_assigned` takes the index of a file; the files of one tree go to the same worker. `trees`
     are the job's files by session tree, by default found here.
@@ -83,8 +163,9 @@ class ReplayWorker:
 
     def __init__(
         self,
+        start: StartFold[R],
         job: Job,
-        inputs: JobInputs,
+        inputs: JobInputs | None,
         shard: LineShard,
         is_assigned: Callable[[int], bool],
         on_progress: ProgressCallback,
@@ -96,19 +177,10 @@ class ReplayWorker:
         self._shard = shard
         self._on_progress = on_progress
         self._file_bytes = self._reported_bytes = self._reported_events = 0
-        self._replay = Replay(
-            inputs.policy,
-            observe=job.observe,
-            labels=inputs.labels,
-            baseline=inputs.baseline,
-            report_size=job.report_size,
-            on_progress=self._report_progress,
-            shard=shard,
-            sample=None if job.sample is None else SessionSample(job.sample),
-        )
+        self._fold = start(job, inputs, shard, self._report_progress)
 
-    def run(self) -> tuple[Tally, bool]:
-        """Replay the assigned files. Return their tally, and whether it is partial."""
+    def run(self) -> tuple[R, bool]:
+        """Fold the assigned files. Return the result, and whether it is partial."""
         rows = self._job.read_rows()
         reader = Reader(self._shard, rows)
         try:
@@ -117,52 +189,58 @@ class ReplayWorker:
                 trees = find_session_trees(self._job.files, self._report_progress, rows)
             for tree in trees:
                 if self._is_assigned(tree.indices[0]):
-                    self._replay_tree(reader, tree)
+                    self._fold_tree(reader, tree)
         except StoppedError:
-            return self._replay.stop(), True
-        return self._replay.stop(), False
+            return self._fold.stop(), True
+        return self._fold.stop(), False
 
-    def _replay_tree(self, reader: Reader, tree: SessionTree) -> None:
+    def _fold_tree(self, reader: Reader, tree: SessionTree) -> None:
         files, before = self._job.files, self._shard.bytes_read
         index, *others = tree.indices
         if others:
-            self._replay.add_tree(reader, files, tree)
+            self._fold.add_tree(reader, files, tree)
             self._report_progress()
         else:
             for member, trace in enumerate(reader.iter_files(files[index])):
-                self._replay.add(trace, (index, member))
+                self._fold.add(trace, (index, member))
                 self._report_progress()
         if self._shard.bytes_read == before:
             self._file_bytes += sum(file_size(files[index]) for index in tree.indices)
 
     def _report_progress(self) -> None:
-        done, events = self._file_bytes + self._shard.bytes_read, self._replay.events
+        done, events = self._file_bytes + self._shard.bytes_read, self._fold.events
         new_bytes, new_events = done - self._reported_bytes, events - self._reported_events
         self._reported_bytes, self._reported_events = done, events
         self._on_progress(new_bytes, new_events)
 
 
-def run_job(job: Job, inputs: JobInputs, on_progress: ProgressCallback) -> Figures:
-    """Replay a job in this process."""
-    tally, partial = ReplayWorker(job, inputs, LineShard(), lambda index: True, on_progress).run()
-    return build_report(job, inputs, [tally], partial=partial)
+class Executor(Protocol):
+    """What folds a job: this process, others, or an engine's."""
+
+    def fold(
+        self, start: StartFold[R], job: Job, inputs: JobInputs, on_progress: ProgressCallback
+    ) -> tuple[R, bool]:
+        """Return the result of a job, the same whatever the executor, and whether it is partial.
+
+        Raises `WorkerError` if a worker fails.
+        """
+        ...
 
 
-def build_report(
-    job: Job, inputs: JobInputs, tallies: Sequence[Tally], *, partial: bool
-) -> Figures:
-    """Merge the tallies of a job's parts into its report."""
-    compiled = [inputs.policy, *filter(None, [inputs.baseline])]
-    figures = merge(*tallies).build_figures(compiled, inputs.labels, partial=partial)
-    figures.traces.named_files = len(job.files)
-    figures.traces.sample = job.sample
-    return figures
+class OneProcess:
+    """An executor that is this process."""
+
+    def fold(
+        self, start: StartFold[R], job: Job, inputs: JobInputs, on_progress: ProgressCallback
+    ) -> tuple[R, bool]:
+        """Fold a job here."""
+        return FoldWorker(start, job, inputs, LineShard(), lambda _: True, on_progress).run()
 
 
-def merge(first: Tally, *others: Tally) -> Tally:
-    """Add tallies to the first one, in their order, and return it."""
-    for tally in others:
-        first.merge(tally)
+def merge(first: R, *others: R) -> R:
+    """Add results to the first one, in their order, and return it."""
+    for result in others:
+        first.merge(result)
     return first
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -42,6 +44,11 @@ class Labels:
 
     def __len__(self) -> int:
         return len(self._all)
+
+    @cached_property
+    def digest(self) -> str:
+        """A text that differs for other labels."""
+        return hashlib.sha256(msgspec.json.encode(self._all)).hexdigest()
 
     @property
     def has_file_labels(self) -> bool:

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 
 import msgspec
 
-from policyguard.simulate.job import (
-    Job,
-    JobInputs,
-    ReplayWorker,
-    file_size,
-)
+from policyguard.simulate.job import FoldWorker, Job, R, StartFold, file_size
 from policyguard.simulate.line_shard import LineShard
-from policyguard.simulate.tally import Tally
 from policyguard.simulate.workers import ORDERED_FORMAT, find_formats
 from policyguard.traces.formats.native import FORMAT
 from policyguard.traces.session_trees import SessionTree
@@ -72,13 +65,7 @@ def _pack(trees: Sequence[tuple[SessionTree, int]], target: int) -> list[Part]:
     return parts
 
 
-def replay_part(job: Job, part: Part) -> Tally:
-    """Replay a part in a worker of a cluster, which reports when it is done."""
+def fold_part(start: StartFold[R], job: Job, part: Part) -> R:
+    """Fold a part in a worker of a cluster, which reports when it is done."""
     shard = LineShard(part.shard, part.shards)
-    inputs = _load_inputs(job)
-    worker = ReplayWorker(job, inputs, shard, lambda _: True, lambda *_: None, part.trees)
-    return worker.run()[0]
-
-
-_load_inputs = lru_cache(maxsize=1)(JobInputs.load)
-"""Each process of a cluster compiles the policies of a job once."""
+    return FoldWorker(start, job, None, shard, lambda _: True, lambda *_: None, part.trees).run()[0]

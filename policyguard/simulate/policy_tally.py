@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
+from collections.abc import Callable
 
 import msgspec
 
@@ -13,23 +13,27 @@ from policyguard.report.replay.figures import (
     EffectFigures,
     EvalErrorFigures,
     Harm,
-    Interval,
     PolicyFigures,
     RuleFigures,
     Share,
 )
 from policyguard.simulate.error_kinds import ReadOrder
+from policyguard.simulate.sample_counts import SESSIONS, Key
 from policyguard.simulate.session_replay import FiredEntry, SessionReplay
 
-_Z = 1.959963984540054
-"""The 97.5th percentile of the normal distribution."""
+ShareOf = Callable[[int, int, Key, Key], Share]
+"""Returns a share with its interval, from two counts and what they count (see `SampleCounts`)."""
 
 
 class PolicyTally:
-    """Counts of decisions by effect, by entry, and by the outcome of the sessions."""
+    """Counts of decisions by effect, by entry, and by the outcome of the sessions.
 
-    def __init__(self, policy: PolicyFigures) -> None:
+    `index` is 0 for the policy, 1 for the baseline.
+    """
+
+    def __init__(self, policy: PolicyFigures, index: int) -> None:
         self.policy = policy
+        self._index = index
         self._refused = self._undecided = 0
         self._effects: Counter[str] = Counter()
         self._rules: dict[FiredEntry, RuleFigures] = {}
@@ -88,18 +92,19 @@ class PolicyTally:
         """Return the calls by effect."""
         return EffectFigures(**self._effects)
 
-    def refused(self, sessions: int) -> Share:
+    def refused(self, sessions: int, share_of: ShareOf) -> Share:
         """Return the share of sessions with a refused call, among the decided ones."""
-        return share(self._refused, sessions - self._undecided)
+        decided, index = sessions - self._undecided, self._index
+        return share_of(self._refused, decided, ("refused", index), ("decided", index))
 
-    def undecided(self, sessions: int) -> Share:
+    def undecided(self, sessions: int, share_of: ShareOf) -> Share:
         """Return the share of undecided sessions, among those with a call."""
-        return share(self._undecided, sessions)
+        return share_of(self._undecided, sessions, ("undecided", self._index), SESSIONS)
 
-    def rules(self, sessions: int) -> list[RuleFigures]:
+    def rules(self, sessions: int, share_of: ShareOf) -> list[RuleFigures]:
         """Return the entries that fired, most frequent first. `sessions`: those with a call."""
-        for rule in self._rules.values():
-            rate = share(rule.sessions, sessions)
+        for fired, rule in self._rules.items():
+            rate = share_of(rule.sessions, sessions, (*fired, self._index), SESSIONS)
             rule.rate, rule.ci95 = rate.rate, rate.ci95
         return sorted(
             self._rules.values(), key=lambda rule: (-rule.hits, rule.id, rule.effect, rule.observed)
@@ -114,16 +119,16 @@ class PolicyTally:
         errors = (error for _, error in self._errors.values())
         return sorted(errors, key=lambda error: (-error.hits, error.id))
 
-    def harm(self) -> Harm:
+    def harm(self, share_of: ShareOf) -> Harm:
         """Return the refusals in successful runs."""
         runs = self._succeeded
-        rate = share(runs["refused"], runs["refused"] + runs["untouched"])
+        rate = self._refused_of(runs, True, share_of)
         return Harm(runs.total(), runs["refused"], rate.rate, rate.ci95, runs["unknown"])
 
-    def catch(self) -> Catch:
+    def catch(self, share_of: ShareOf) -> Catch:
         """Return the refusals in failed runs."""
         runs = self._failed
-        rate = share(runs["refused"], runs["refused"] + runs["untouched"])
+        rate = self._refused_of(runs, False, share_of)
         return Catch(
             failed=runs.total(),
             refused=runs["refused"],
@@ -133,6 +138,11 @@ class PolicyTally:
             cost_saved=self._cost_saved / SCALE,
             unknown=runs["unknown"],
         )
+
+    def _refused_of(self, runs: Counter[str], success: bool, share_of: ShareOf) -> Share:
+        hits = "refused", success, self._index
+        trials = "decided", success, self._index
+        return share_of(runs["refused"], runs["refused"] + runs["untouched"], hits, trials)
 
     def _add_error(self, order: ReadOrder, error: EvalErrorFigures) -> None:
         known = self._errors.get(error.id)
@@ -147,24 +157,3 @@ class PolicyTally:
 def _rule_figures(fired: FiredEntry) -> RuleFigures:
     id_, effect, observed = fired
     return RuleFigures(id_, effect, observed=observed)
-
-
-def share(count: int, total: int) -> Share:
-    """Return a share with its 95 % interval."""
-    if not total:
-        return Share(count, total)
-    return Share(count, total, count / total, wilson_interval(count, total))
-
-
-def wilson_interval(hits: int, trials: int) -> Interval:
-    """Return the 95 % Wilson score interval of a proportion (1927, without correction).
-
-    With no hits it starts at exactly 0, with only hits it ends at exactly 1, despite rounding.
-    """
-    rate = hits / trials
-    center = rate + _Z * _Z / (2 * trials)
-    spread = _Z * math.sqrt(rate * (1 - rate) / trials + _Z * _Z / (4 * trials * trials))
-    scale = 1 + _Z * _Z / trials
-    low = (center - spread) / scale if hits else 0.0
-    high = (center + spread) / scale if hits < trials else 1.0
-    return low, high

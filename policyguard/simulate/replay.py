@@ -72,7 +72,9 @@ class Replay:
         policies = [ReplayedPolicy(policy, observe=observe) for policy in self._compiled]
         own_entries = find_own_entries(compiled)
         self._tools = ToolUsage(own_entries)
-        self.tally = Tally([policy.policy for policy in policies], report_size, own_entries)
+        draw = None if sample is None else sample.draw
+        names = [policy.policy for policy in policies]
+        self.tally = Tally(names, report_size, own_entries, draw)
         self._labels = labels
         self._shard, self._sample = shard, sample
         self._player = TracePlayer(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from policyguard.model.amounts import SCALE
@@ -43,6 +44,9 @@ class Run:
     or a descendant last had an event. `newly_refused` and `newly_allowed` count calls, the first
     of which are `first_refused` and `first_allowed`. `candidates` counts calls on which candidate
     policies differed when it was recorded, by kind.
+
+    `root` is the first of its session tree; `tree_counts` are for a sample to count, until
+    the root `is_counted`.
     """
 
     def __init__(
@@ -57,12 +61,17 @@ class Run:
         is_orphan: bool,
         is_first: bool,
         timeline: bool,
+        agent: str = "",
     ) -> None:
         self.id = id_
+        self.agent = agent
         self.file = file
         self.format = format_
         self.order = order
         self.parent = parent
+        self.root: Run = self if parent is None else parent.root
+        self.tree_counts: Counter[tuple[Hashable, ...]] = Counter()
+        self.is_counted = False
         self.is_orphan = is_orphan
         self.is_first = is_first
         self.last_seen = 0

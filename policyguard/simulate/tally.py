@@ -19,6 +19,8 @@ from policyguard.report.replay.figures import (
     LabelFigures,
     PolicyFigures,
     RunFigures,
+    SessionChange,
+    Share,
     SignatureCoverage,
     SignatureFigures,
     SkippedFigures,
@@ -28,8 +30,18 @@ from policyguard.report.replay.figures import (
 from policyguard.simulate.entry_sources import add_sources
 from policyguard.simulate.error_kinds import ErrorKinds, ReadOrder
 from policyguard.simulate.labels import Labels
-from policyguard.simulate.policy_tally import PolicyTally, share
+from policyguard.simulate.policy_tally import PolicyTally, ShareOf
+from policyguard.simulate.proportions import share
 from policyguard.simulate.run import ChangedDecision, Run
+from policyguard.simulate.sample_counts import (
+    ERRORS,
+    MATCHED,
+    SESSIONS,
+    UNLABELLED,
+    Key,
+    SampleCounts,
+)
+from policyguard.simulate.sampling import Draw
 from policyguard.simulate.unfired import find_unfired
 from policyguard.traces.stats import add_numbers
 
@@ -55,6 +67,7 @@ class Tally:
     """Counts, and the sessions that rank first. Its size does not grow with the trace.
 
     `own_entries` are the policy's own entries, `used_tools` the tools they name that were called.
+    `draw` is that of a sample; then shares are estimates for all that it was drawn from.
     """
 
     def __init__(
@@ -62,13 +75,15 @@ class Tally:
         policies: Sequence[PolicyFigures],
         report_size: ReportSize,
         own_entries: list[UnfiredEntry],
+        draw: Draw | None = None,
     ) -> None:
         self.traces = TraceFigures()
         self.labels = LabelFigures()
         self.matched_labels: set[int] = set()
         self.used_tools: set[str] = set()
         self._own_entries = own_entries
-        self._policies = [PolicyTally(policy) for policy in policies]
+        self._policies = [PolicyTally(policy, index) for index, policy in enumerate(policies)]
+        self._sample = None if draw is None else SampleCounts(draw)
         self._with_calls = self._unlabelled = 0
         self._sessions: TopN[RunFigures] = TopN(report_size.sessions)
         self._timelines: TopN[list[CallFigures]] = TopN(
@@ -80,8 +95,13 @@ class Tally:
         self._redacted_errors = 0
         self._unmatched = ErrorKinds()
         self._changes: Counter[str] = Counter()
-        self._refused = _ChangeTally(report_size.examples)
-        self._allowed = _ChangeTally(report_size.examples)
+        self._refused = _ChangeTally("newly_refused", report_size.examples)
+        self._allowed = _ChangeTally("newly_allowed", report_size.examples)
+
+    @property
+    def events(self) -> int:
+        """The number of events read."""
+        return self.traces.events
 
     def skip(self, order: ReadOrder, skipped: SkippedFigures) -> None:
         """Count something that was skipped."""
@@ -115,8 +135,10 @@ class Tally:
             self._unlabelled += run.success is None
             if run.baseline is not None:
                 self._changes[run.change] += 1
-                self._refused.add(run, run.newly_refused, run.first_refused, "newly_refused")
-                self._allowed.add(run, run.newly_allowed, run.first_allowed, "newly_allowed")
+                self._refused.add(run, run.newly_refused, run.first_refused)
+                self._allowed.add(run, run.newly_allowed, run.first_allowed)
+        if self._sample is not None:
+            self._sample.add(run)
         key = (_rank(run), *run.order)
         self._sessions.offer(key, run.figures)
         self._timelines.offer(key, run.timeline)
@@ -129,6 +151,8 @@ class Tally:
         self.used_tools |= other.used_tools
         for policy, same in zip(self._policies, other._policies, strict=True):
             policy.merge(same)
+        if self._sample is not None and other._sample is not None:
+            self._sample.merge(other._sample)
         self._with_calls += other._with_calls
         self._unlabelled += other._unlabelled
         self._sessions.merge(other._sessions)
@@ -152,7 +176,8 @@ class Tally:
             self.traces,
             formats=dict(sorted(self.traces.formats.items())),
             skips=[skip for _, skip in self._skips.items()],
-            unlabelled=share(self._unlabelled, total),
+            unlabelled=self._share(self._unlabelled, total, UNLABELLED, SESSIONS),
+            strata=[] if self._sample is None else self._sample.figures(),
         )
         if labels is not None:
             self.labels.matched = len(self.matched_labels)
@@ -161,14 +186,14 @@ class Tally:
             policy=first.policy,
             traces=traces,
             effects=first.effects(),
-            rules=first.rules(total),
+            rules=first.rules(total, self._share),
             eval_errors=first.eval_errors(),
             sessions=self._list_sessions(),
             left_out=self._sessions.left_out,
-            refused=first.refused(total),
-            undecided=first.undecided(total),
-            harm=first.harm(),
-            catch=first.catch(),
+            refused=first.refused(total, self._share),
+            undecided=first.undecided(total, self._share),
+            harm=first.harm(self._share),
+            catch=first.catch(self._share),
             labels=self.labels,
             signatures=self._signature_coverage(),
             unfired=list(find_unfired(self._own_entries, first.fired_entries(), self.used_tools)),
@@ -178,13 +203,13 @@ class Tally:
             figures.baseline = BaselineFigures(
                 policy=policy.policy,
                 effects=policy.effects(),
-                rules=policy.rules(total),
+                rules=policy.rules(total, self._share),
                 eval_errors=policy.eval_errors(),
-                refused=policy.refused(total),
-                harm=policy.harm(),
-                catch=policy.catch(),
-                newly_refused=self._refused.figures(total),
-                newly_allowed=self._allowed.figures(total),
+                refused=policy.refused(total, self._share),
+                harm=policy.harm(self._share),
+                catch=policy.catch(self._share),
+                newly_refused=self._refused.figures(total, self._share),
+                newly_allowed=self._allowed.figures(total, self._share),
                 earlier=self._changes["earlier"],
                 later=self._changes["later"],
                 unknown=self._changes["unknown"],
@@ -192,6 +217,11 @@ class Tally:
             add_sources(figures.baseline.rules, compiled[1])
         add_sources(figures.rules, compiled[0])
         return figures
+
+    def _share(self, count: int, total: int, hits: Key, trials: Key) -> Share:
+        if self._sample is None:
+            return share(count, total)
+        return self._sample.share(count, total, hits, trials)
 
     def _list_sessions(self) -> list[RunFigures]:
         """Return the kept sessions in the order read, some with timelines."""
@@ -207,7 +237,7 @@ class Tally:
         unmatched = self._unmatched.total
         ranked = sorted(self._signatures.items(), key=lambda item: (-item[1], item[0]))
         return SignatureCoverage(
-            matched=share(matched, matched + unmatched),
+            matched=self._share(matched, matched + unmatched, MATCHED, ERRORS),
             redacted=self._redacted_errors,
             signatures=[
                 SignatureFigures(name, hits, self._signature_sessions[name])
@@ -221,19 +251,20 @@ class Tally:
 class _ChangeTally:
     """Counts of sessions and calls that are newly refused, or newly allowed."""
 
-    def __init__(self, examples: int) -> None:
+    def __init__(self, change: SessionChange, examples: int) -> None:
+        self._change = change
         self._figures = DirectionFigures()
         self._sessions = 0
         self._examples: TopN[ChangedCall] = TopN(examples)
 
-    def add(self, run: Run, calls: int, first: ChangedDecision | None, change: str) -> None:
+    def add(self, run: Run, calls: int, first: ChangedDecision | None) -> None:
         self._figures.calls += calls
-        if run.change == change:
+        if run.change == self._change:
             self._sessions += 1
             self._figures.succeeded += run.success is True
             self._figures.failed += run.success is False
         if first is not None:
-            key = (0 if run.success else 1, 0 if run.change == change else 1, *run.order)
+            key = (0 if run.success else 1, 0 if run.change == self._change else 1, *run.order)
             self._examples.offer(key, lambda: run.changed_figures(first))
 
     def merge(self, other: _ChangeTally) -> None:
@@ -241,10 +272,10 @@ class _ChangeTally:
         add_numbers(self._figures, other._figures)
         self._examples.merge(other._examples)
 
-    def figures(self, total: int) -> DirectionFigures:
+    def figures(self, total: int, share_of: ShareOf) -> DirectionFigures:
         return msgspec.structs.replace(
             self._figures,
-            sessions=share(self._sessions, total),
+            sessions=share_of(self._sessions, total, (self._change,), SESSIONS),
             examples=[example for _, example in self._examples.items()],
         )
 

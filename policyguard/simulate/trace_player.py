@@ -149,6 +149,7 @@ class TracePlayer:
             is_orphan=bool(started.parent) and parent is None,
             is_first=self.session_counts[order[:-1]] == 1,
             timeline=self._timelines,
+            agent=started.agent,
         )
         return run
 

@@ -10,23 +10,23 @@ from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from policyguard.model.errors import PolicyguardError
-from policyguard.report.replay.figures import Figures
 from policyguard.simulate.job import (
+    FoldWorker,
     Job,
     JobInputs,
+    OneProcess,
     ProgressCallback,
-    ReplayWorker,
+    R,
+    StartFold,
     StoppedError,
-    build_report,
+    WorkerError,
     file_size,
-    run_job,
+    merge,
 )
 from policyguard.simulate.line_shard import LineShard
 from policyguard.simulate.replayed_policy import find_shared_entries
-from policyguard.simulate.tally import Tally
 from policyguard.traces import Reader
 from policyguard.traces.containers.parquet import MAGIC as PARQUET_MAGIC
 from policyguard.traces.formats.native import FORMAT
@@ -47,10 +47,6 @@ _SAMPLED_FILES, _SAMPLED_LINE_BYTES = 16, 1 << 16
 """Files of which the beginning is looked at, and how much of each, to estimate their lines."""
 _EVERY_WORKER = -1
 """Instead of a worker's number: all workers share the file."""
-
-
-class WorkerError(PolicyguardError):
-    """A worker failed; the message says how."""
 
 
 def count_useful_workers(workers: int, files: Sequence[Path]) -> int:
@@ -86,25 +82,31 @@ def find_sequential_entries(inputs: JobInputs) -> tuple[str, ...]:
     return tuple(dict.fromkeys(id_ for policy in policies for id_ in find_shared_entries(policy)))
 
 
-def run_parallel(
-    workers: int, job: Job, inputs: JobInputs, on_progress: ProgressCallback
-) -> Figures:
-    """Replay a job with `workers` processes. Raises `WorkerError`."""
-    if workers < 2 or find_sequential_entries(inputs):
-        return run_job(job, inputs, on_progress)
-    try:
-        trees = find_session_trees(job.files, lambda: on_progress(0, 0), job.read_rows())
-        assignment = _assign_files(job.files, trees, workers, on_progress)
-    except StoppedError:
-        return run_job(job, inputs, on_progress)  # stops at once, with an empty report
-    pool = _WorkerPool(job, workers, assignment, trees)
-    try:
-        results = [pool.next_result(on_progress) for _ in range(workers)]
-    finally:
-        pool.close()
-    results.sort(key=lambda result: result.number)
-    partial = any(result.partial for result in results)
-    return build_report(job, inputs, [result.tally for result in results], partial=partial)
+class LocalProcesses:
+    """So many processes of this machine as an executor."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+
+    def fold(
+        self, start: StartFold[R], job: Job, inputs: JobInputs, on_progress: ProgressCallback
+    ) -> tuple[R, bool]:
+        """Fold a job. Raises `WorkerError`."""
+        if self._workers < 2:
+            return OneProcess().fold(start, job, inputs, on_progress)
+        try:
+            trees = find_session_trees(job.files, lambda: on_progress(0, 0), job.read_rows())
+            assignment = _assign_files(job.files, trees, self._workers, on_progress)
+        except StoppedError:
+            return start(job, inputs, LineShard(), lambda: None).stop(), True
+        pool = _WorkerPool(start, job, self._workers, assignment, trees)
+        try:
+            results = [pool.next_result(on_progress) for _ in range(self._workers)]
+        finally:
+            pool.close()
+        results.sort(key=lambda result: result.number)
+        partial = any(result.partial for result in results)
+        return merge(*(result.value for result in results)), partial
 
 
 class _Progress(NamedTuple):
@@ -114,7 +116,7 @@ class _Progress(NamedTuple):
 
 class _Result(NamedTuple):
     number: int
-    tally: Tally
+    value: Any
     partial: bool
 
 
@@ -130,7 +132,12 @@ class _WorkerPool:
     """Worker processes, each connected by a pipe."""
 
     def __init__(
-        self, job: Job, workers: int, assignment: list[int], trees: list[SessionTree]
+        self,
+        start: StartFold[Any],
+        job: Job,
+        workers: int,
+        assignment: list[int],
+        trees: list[SessionTree],
     ) -> None:
         # Fresh interpreters: workers inherit no open files or threads.
         context = get_context("spawn")
@@ -140,7 +147,7 @@ class _WorkerPool:
                 ours, theirs = context.Pipe()
                 process = context.Process(
                     target=_run_worker,
-                    args=(theirs, job, number, workers, assignment, trees),
+                    args=(theirs, start, job, number, workers, assignment, trees),
                     daemon=True,
                 )
                 process.start()
@@ -241,24 +248,26 @@ def find_formats(file: Path) -> set[str | None]:
 
 def _run_worker(
     pipe: Connection,
+    start: StartFold[Any],
     job: Job,
     number: int,
     workers: int,
     assignment: list[int],
     trees: list[SessionTree],
 ) -> None:
-    """Replay this worker's part of a job: report progress, obey stop requests, send the tally."""
+    """Fold this worker's part of a job: report progress, obey stop requests, send the result."""
 
-    def on_progress(done: int, events: int) -> None:
+    def on_progress(done: int, events: int, note: str = "") -> None:
         pipe.send(_Progress(done, events))
         if pipe.poll():
             raise StoppedError
 
     try:
         mine = (_EVERY_WORKER, number)
-        worker = ReplayWorker(
+        worker = FoldWorker(
+            start,
             job,
-            JobInputs.load(job),
+            None,
             LineShard(number, workers),
             lambda index: assignment[index] in mine,
             on_progress,

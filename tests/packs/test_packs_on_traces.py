@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.false_alarms import measure_policy
-from policyguard.simulate.policy_tally import wilson_interval
+from policyguard.simulate.proportions import wilson_interval
 
 ROOT = Path(__file__).parents[2]
 TRACES = Path(os.environ.get("POLICYGUARD_TRACES", ROOT / ".." / "shared" / "traces"))

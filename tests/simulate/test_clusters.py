@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from policyguard.cli import main
-from policyguard.simulate.clusters.cluster import run_on
-from policyguard.simulate.job import Job, JobInputs, StoppedError, run_job
-from policyguard.simulate.parts import Part, replay_part, split
-from policyguard.simulate.workers import WorkerError
+from policyguard.simulate.clusters.cluster import connect
+from policyguard.simulate.job import Job, JobInputs, ProgressCallback, StoppedError, WorkerError
+from policyguard.simulate.parts import Part, fold_part, split
+from policyguard.simulate.simulation import simulate, start_replay
 from policyguard.traces.session_trees import find_session_trees
 from tests.simulate.recording import failed, lines, policy, read, write
 
@@ -57,7 +57,12 @@ def _report(figures: Any) -> bytes:
 
 
 def _expected(job: Job) -> bytes:
-    return _report(run_job(job, JobInputs.load(job), lambda done, events: None))
+    return _report(simulate(job, JobInputs.load(job), lambda *_: None))
+
+
+def run_on(engine: str, address: str, workers: int, job: Job, on_progress: ProgressCallback) -> Any:
+    with connect(engine, address, workers) as executor:
+        return simulate(job, JobInputs.load(job), on_progress, executor)
 
 
 @pytest.fixture(params=ENGINES)
@@ -89,14 +94,7 @@ def test_the_report_is_the_same(job: Job, engine: str) -> None:
     expected = _expected(job)
     for workers in (1, 2):
         seen: list[int] = []
-        figures = run_on(
-            engine,
-            "",
-            workers,
-            job,
-            JobInputs.load(job),
-            lambda done, _, seen=seen: seen.append(done),
-        )
+        figures = run_on(engine, "", workers, job, lambda done, *_, seen=seen: seen.append(done))
         assert _report(figures) == expected
         assert sum(seen) == pytest.approx(sum(file.stat().st_size for file in job.files), rel=0.01)
 
@@ -104,7 +102,6 @@ def test_the_report_is_the_same(job: Job, engine: str) -> None:
 @pytest.mark.slow
 def test_a_worker_that_dies_changes_nothing(job: Job) -> None:
     distributed = pytest.importorskip("distributed", reason="distributed is not installed")
-    inputs = JobInputs.load(job)
     killed: list[int] = []
     with (
         distributed.LocalCluster(
@@ -113,29 +110,28 @@ def test_a_worker_that_dies_changes_nothing(job: Job) -> None:
         distributed.Client(cluster) as client,
     ):
 
-        def on_progress(done: int, events: int) -> None:
+        def on_progress(done: int, events: int, note: str = "") -> None:
             if done and not killed:
                 pid = next(iter(client.run(os.getpid).values()))
                 killed.append(pid)
                 os.kill(pid, signal.SIGKILL)
 
-        figures = run_on("dask", cluster.scheduler_address, 2, job, inputs, on_progress)
+        figures = run_on("dask", cluster.scheduler_address, 2, job, on_progress)
     assert killed
     assert _report(figures) == _expected(job)
 
 
 @pytest.mark.slow
 def test_an_interrupted_replay_reports_what_was_done(job: Job, engine: str) -> None:
-    inputs = JobInputs.load(job)
     done_bytes = 0
 
-    def on_progress(done: int, events: int) -> None:
+    def on_progress(done: int, events: int, note: str = "") -> None:
         nonlocal done_bytes
         done_bytes += done
         if done_bytes:
             raise StoppedError
 
-    figures = run_on(engine, "", 2, job, inputs, on_progress)
+    figures = run_on(engine, "", 2, job, on_progress)
     assert figures.partial
     assert figures.traces.named_files == len(job.files)
     assert 0 < figures.traces.sessions <= json.loads(_expected(job))["traces"]["sessions"]
@@ -159,7 +155,7 @@ def test_an_engine_that_is_not_installed_is_named(
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.delitem(sys.modules, "policyguard.simulate.clusters.ray", raising=False)
     with pytest.raises(WorkerError, match=r"pip install 'policyguard-engine\[ray\]'"):
-        run_on("ray", "", 1, job, JobInputs.load(job), lambda done, events: None)
+        run_on("ray", "", 1, job, lambda *_: None)
     result = _simulate(*job.files, "--executor", "ray")
     assert result.exit_code == 2
 
@@ -170,4 +166,4 @@ def test_an_address_needs_an_engine(job: Job) -> None:
 
 
 def test_an_empty_part_is_an_empty_tally(job: Job) -> None:
-    assert replay_part(job, Part((), 0)).traces.sessions == 0
+    assert fold_part(start_replay, job, Part((), 0)).traces.sessions == 0

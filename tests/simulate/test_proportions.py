@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policyguard.simulate.policy_tally import wilson_interval
+from policyguard.simulate.proportions import wilson_interval
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from policyguard.cli import main
 from policyguard.model.event import Admitted, SessionStarted
-from policyguard.simulate.job import Job, JobInputs, run_job
-from policyguard.simulate.sampling import SessionSample, parse_share
-from policyguard.simulate.workers import run_parallel
+from policyguard.simulate.job import Job, JobInputs
+from policyguard.simulate.sampling import Draw, SessionSample, parse_share
+from policyguard.simulate.simulation import simulate
+from policyguard.simulate.workers import LocalProcesses
 from policyguard.traces import TraceError
 from tests.simulate.recording import lines, read, write
 
@@ -36,9 +37,7 @@ def traces(folder: Path) -> tuple[Path, ...]:
 def report(files: tuple[Path, ...], share: float | None, workers: int = 1) -> Any:
     job = Job(policies=("core",), files=files, sample=share)
     inputs = JobInputs.load(job)
-    if workers == 1:
-        return run_job(job, inputs, lambda done, events: None)
-    return run_parallel(workers, job, inputs, lambda done, events: None)
+    return simulate(job, inputs, lambda *_: None, LocalProcesses(workers))
 
 
 def names(figures: Any) -> set[tuple[str, str]]:
@@ -68,13 +67,13 @@ def test_a_sample_is_the_same_with_several_workers(tmp_path: Path) -> None:
 
 @given(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=30))
 def test_a_sub_agent_goes_with_its_parent(parents: list[str]) -> None:
-    sample = SessionSample(0.5)
+    sample = SessionSample(0.5, Draw())
     sample.begin("t.jsonl")
     chosen = {name: sample(SessionStarted(name)) for name in "abcdef"}
     for number, parent in enumerate(parents):
         assert sample(SessionStarted(f"c{number}", parent=parent)) is chosen[parent]
         assert sample(Admitted(f"c{number}")) is chosen[parent]
-    late = SessionSample(0.5)
+    late = SessionSample(0.5, Draw())
     late.begin("t.jsonl")
     assert late(SessionStarted("c", parent=parents[0])) is chosen[parents[0]]
 
@@ -83,7 +82,7 @@ def test_the_report_says_that_it_is_a_sample(tmp_path: Path) -> None:
     files = traces(tmp_path)
     arguments = ["simulate", *map(str, files), "--sample", "25%"]
     said = CliRunner().invoke(main, arguments).output
-    assert "a sample of 0.25 of the sessions, of which there are about" in " ".join(said.split())
+    assert "a sample of 0.25 of the sessions, " in " ".join(said.split())
     found = json.loads(CliRunner().invoke(main, [*arguments, "--format", "json"]).stdout)
     assert found["traces"]["sample"] == 0.25
 

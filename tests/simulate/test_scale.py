@@ -22,21 +22,21 @@ from policyguard.report.replay.figures import Figures, UnmatchedFigures
 from policyguard.simulate import Replay, error_kinds, line_shard, load, trace_player
 from policyguard.simulate.error_kinds import ErrorKinds
 from policyguard.simulate.job import (
+    FoldWorker,
     Job,
     JobInputs,
-    ReplayWorker,
     StoppedError,
-    build_report,
-    run_job,
+    merge,
 )
 from policyguard.simulate.line_shard import LineShard
+from policyguard.simulate.simulation import build_report, simulate, start_replay
 from policyguard.simulate.tally import TopN
 from policyguard.simulate.workers import (
     MIN_WORKER_BYTES,
+    LocalProcesses,
     count_useful_workers,
     find_formats,
     find_sequential_entries,
-    run_parallel,
 )
 from policyguard.traces import Reader
 from tests.examples import examples
@@ -47,7 +47,7 @@ CASES = ROOT / "tests" / "traces" / "cases"
 MIB = 1024  # ru_maxrss counts in KiB
 
 
-def _ignore_progress(done: int, events: int) -> None:
+def _ignore_progress(done: int, events: int, note: str = "") -> None:
     pass
 
 
@@ -244,14 +244,19 @@ def test_parts_of_a_replay_add_up_to_the_whole(
         patch.setattr(trace_player, "IDLE_LINES", idle)
         patch.setattr(line_shard, "IDLE_LINES", idle)
         patch.setattr(trace_player, "_PROGRESS_INTERVAL", 3)
-        whole = run_job(job, loaded, _ignore_progress)
+        whole = simulate(job, loaded, _ignore_progress)
         parts = [
-            ReplayWorker(
-                job, loaded, LineShard(n, workers), lambda index: True, _ignore_progress
+            FoldWorker(
+                start_replay,
+                job,
+                loaded,
+                LineShard(n, workers),
+                lambda index: True,
+                _ignore_progress,
             ).run()[0]
             for n in range(workers)
         ]
-    assert build_report(job, loaded, parts, partial=False) == whole
+    assert build_report(job, loaded, merge(*parts), partial=False) == whole
     assert whole.traces.skipped == 3
 
 
@@ -336,7 +341,7 @@ def test_a_policy_that_reaches_beyond_sessions_is_replayed_in_order(tmp_path: Pa
     job = Job(policies=(str(policy(tmp_path / "p.yaml", text)),), files=(trace,))
     loaded = JobInputs.load(job)
     assert find_sequential_entries(loaded) == ("budgets/all",)
-    figures = run_parallel(3, job, loaded, _ignore_progress)
+    figures = simulate(job, loaded, _ignore_progress, LocalProcesses(3))
     assert [run.first_refusal for run in figures.sessions] == [None, 1, 0, 0]
 
 
@@ -346,7 +351,7 @@ def test_progress_adds_up_to_the_size_of_the_files(tmp_path: Path) -> None:
     ]
     job = Job(policies=("core",), files=tuple(traces))
     done: list[int] = []
-    run_job(job, JobInputs.load(job), lambda new_bytes, events: done.append(new_bytes))
+    simulate(job, JobInputs.load(job), lambda new_bytes, *_: done.append(new_bytes))
     texts = [line for trace in traces for line in trace.read_bytes().splitlines()]
     assert sum(done) == sum(map(len, texts))
 
@@ -361,13 +366,13 @@ def test_a_stopped_replay_reports_what_was_read(tmp_path: Path, workers: int) ->
     job = Job(policies=("core",), files=(trace, trace))
     read_so_far = 0
 
-    def on_progress(done: int, events: int) -> None:
+    def on_progress(done: int, events: int, note: str = "") -> None:
         nonlocal read_so_far
         read_so_far += events
         if read_so_far > 500:
             raise StoppedError
 
-    figures = run_parallel(workers, job, JobInputs.load(job), on_progress)
+    figures = simulate(job, JobInputs.load(job), on_progress, LocalProcesses(workers))
     assert figures.partial
     assert 500 < figures.traces.events < 16_000
     assert 0 < figures.traces.calls < 8_000

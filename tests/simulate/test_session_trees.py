@@ -16,7 +16,8 @@ from policyguard import Guard
 from policyguard.report.replay.figures import Figures
 from policyguard.report.replay.phrases import caveats
 from policyguard.simulate.job import Job, JobInputs
-from policyguard.simulate.workers import run_parallel
+from policyguard.simulate.simulation import simulate
+from policyguard.simulate.workers import LocalProcesses
 from policyguard.traces import expand, interleaving
 from tests.examples import examples
 from tests.simulate.recording import START, lines, policy, read, write
@@ -33,7 +34,7 @@ def _figures(folder: Path, text: str = FIVE, *, workers: int = 1, labels: str = 
         files=tuple(expand([folder / "t"])),
         labels=folder / "labels.jsonl" if labels else None,
     )
-    return run_parallel(workers, job, JobInputs.load(job), lambda done, events: None)
+    return simulate(job, JobInputs.load(job), lambda *_: None, LocalProcesses(workers))
 
 
 def _refused(figures: Figures) -> dict[str, int]:

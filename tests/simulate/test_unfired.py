@@ -11,7 +11,8 @@ from policyguard.report.replay.figures import Figures
 from policyguard.report.replay.renderers import RENDERERS
 from policyguard.simulate.gate import Gate
 from policyguard.simulate.job import Job, JobInputs
-from policyguard.simulate.workers import run_parallel
+from policyguard.simulate.simulation import simulate
+from policyguard.simulate.workers import LocalProcesses
 from tests.simulate.recording import lines, policy, read, write
 
 POLICY = """
@@ -44,7 +45,7 @@ def _figures(folder: Path, text: str = POLICY, *, workers: int = 1) -> Figures:
     sessions = (lines(f"s{n}", [read("/a"), {"tool": "list", "args": {}}]) for n in range(4))
     trace = write(folder / "t.jsonl", *sessions)
     job = Job(policies=(str(policy(folder / "p.yaml", text)),), files=(trace,))
-    return run_parallel(workers, job, JobInputs.load(job), lambda done, events: None)
+    return simulate(job, JobInputs.load(job), lambda *_: None, LocalProcesses(workers))
 
 
 @pytest.mark.parametrize("workers", [1, 2])

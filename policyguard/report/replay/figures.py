@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 Interval = tuple[float, float]
-"""The ends of a share's 95 % interval (Wilson's score interval)."""
+"""The ends of a share's 95 % interval: Wilson's score interval, of a sample the stratified one."""
 
 ReplayEffect = Literal["allow", "advise", "ask", "block", "halt", "unknown"]
 """A policy's effect on a recorded call; `unknown` if the recording lacks the data to decide it."""
@@ -192,6 +192,18 @@ class EffectFigures(msgspec.Struct):
     halt: int = 0
 
 
+class StratumFigures(msgspec.Struct):
+    """Sessions of one agent and outcome, with their sub-agents as one, and how many were drawn.
+
+    `agent` is None for agents without a stratum of their own, of which there are too many.
+    """
+
+    agent: str | None
+    success: bool | None
+    sessions: int = 0
+    drawn: int = 0
+
+
 class TraceFigures(msgspec.Struct):
     """The input of a replay.
 
@@ -201,7 +213,9 @@ class TraceFigures(msgspec.Struct):
     `orphans` sub-agents without a running parent, which are replayed alone. `unlabelled` are the
     sessions with calls but without a known outcome, which count in neither harm nor catch. `skips`
     lists the first skipped places, `candidates` counts calls on which recorded candidates differed.
-    `sample` is the share of sessions that were replayed, None for all.
+    `sample` is the share of sessions that was asked for, None for all; `strata` are all sessions
+    and those that were drawn. Then counts are those of the sample; each `rate` and `ci95` of
+    the report is an estimate of the whole.
     """
 
     files: int = 0
@@ -221,6 +235,7 @@ class TraceFigures(msgspec.Struct):
     orphans: int = 0
     candidates: dict[str, int] = {}
     sample: float | None = None
+    strata: list[StratumFigures] = []
 
 
 class EvalErrorFigures(msgspec.Struct):

@@ -153,15 +153,23 @@ def _tool_names(tools: list[str]) -> str:
     return ", ".join(tools[:3]) + more
 
 
+def sample(traces: TraceFigures) -> str:
+    """Describe a sample: how it was drawn, and what its figures are of."""
+    drawn = sum(stratum.drawn for stratum in traces.strata)
+    total = sum(stratum.sessions for stratum in traces.strata)
+    strata = count(len(traces.strata), "stratum", "strata")
+    return (
+        f"a sample of {traces.sample:.4g} of the sessions, {drawn:,} of {total:,} (each with its "
+        f"sub-agents), in {strata} by agent and outcome: counts are those of the sample, rates "
+        "and their intervals are estimated for all"
+    )
+
+
 def caveats(figures: Figures, *, skips: str = "") -> Iterator[str]:
     """Yield what a reader must know before trusting the figures. `skips`: where these are named."""
     traces = figures.traces
     if traces.sample is not None:
-        about = round(traces.sessions / traces.sample)
-        yield (
-            f"a sample of {traces.sample:.4g} of the sessions, of which there are about {about:,}; "
-            "counts are those of the sample, and so are the intervals"
-        )
+        yield sample(traces)
     if figures.partial:
         yield (
             f"PARTIAL: interrupted after {count(traces.events, 'event')} in {traces.files} of "

@@ -1,31 +1,31 @@
-"""What all engines do: split a job, replay its parts, and add up their tallies in a tree."""
+"""What all engines do: split a job, fold its parts, and add up their results in a tree."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
-from policyguard.report.replay.figures import Figures
 from policyguard.simulate.job import (
+    Executor,
     Job,
     JobInputs,
     ProgressCallback,
+    R,
+    StartFold,
     StoppedError,
-    build_report,
+    WorkerError,
     merge,
-    run_job,
 )
-from policyguard.simulate.parts import Part, replay_part, split
-from policyguard.simulate.tally import Tally
-from policyguard.simulate.workers import WorkerError, find_sequential_entries
+from policyguard.simulate.line_shard import LineShard
+from policyguard.simulate.parts import Part, fold_part, split
 from policyguard.traces.session_trees import find_session_trees
 
 ENGINES = ("dask", "ray")
 """Engines by their names, which are those of modules here and of extras."""
 _FAN_IN = 8
-"""How many tallies one task adds up."""
+"""How many results one task adds up."""
 _POLL_SECONDS = 0.2
 
 
@@ -33,19 +33,29 @@ class Task(Protocol):
     """A result that an engine computes, or has."""
 
 
+class Ended(NamedTuple):
+    """How a task ended: the events it read, and how often it was tried before; None if unknown."""
+
+    events: int = 0
+    retries: int | None = None
+
+
 class Engine(Protocol):
     """A connection to an engine."""
 
-    def submit(self, function: Callable[..., Tally], *args: object) -> Task:
+    def submit(self, function: Callable[..., Any], *args: object) -> Task:
         """Begin a task. The engine retries it if its worker dies; tasks in `args` come first."""
 
     def wait(self, tasks: Sequence[Task], seconds: float) -> list[Task]:
         """Return the tasks that have ended, of these, after at most some seconds."""
 
-    def check(self, task: Task) -> None:
-        """Raise what an ended task raised, or that it was lost; without fetching its result."""
+    def check(self, task: Task) -> Ended:
+        """Say how a task ended, without fetching its result.
 
-    def result(self, task: Task) -> Tally:
+        Raises what it raised, or that it was lost.
+        """
+
+    def result(self, task: Task) -> Any:
         """Return what a task returns. Raises what it raised, or that it was lost."""
 
     def cancel(self, tasks: Sequence[Task]) -> None:
@@ -56,72 +66,100 @@ Connect = Callable[[str, int], AbstractContextManager[Engine]]
 """Connects to an engine at an address; empty for a cluster of its own with so many workers."""
 
 
-def run_on(
-    engine: str,
-    address: str,
-    workers: int,
-    job: Job,
-    inputs: JobInputs,
-    on_progress: ProgressCallback,
-) -> Figures:
-    """Replay a job on an engine: the same report byte for byte as by one process.
-
-    Raises `WorkerError` if the engine is not installed or cannot be reached, or if a part fails
-    again after the engine has retried it.
-    """
-    connect = _find_engine(engine)
-    if find_sequential_entries(inputs):
-        return run_job(job, inputs, on_progress)
-    try:
-        trees = find_session_trees(job.files, lambda: on_progress(0, 0), job.read_rows())
-    except StoppedError:
-        return run_job(job, inputs, on_progress)  # stops at once, with an empty report
-    parts = split(job.files, trees, workers)
-    with connect(address, workers) as connected:
-        tallies, partial = _replay(connected, job, parts, on_progress)
-    if not tallies:  # stopped before the first was done, or there is nothing to read
-        tallies = [replay_part(job, Part((), 0))]
-    return build_report(job, inputs, tallies, partial=partial)
+@contextmanager
+def connect(engine: str, address: str, workers: int) -> Iterator[Executor]:
+    """Connect to an engine. Raises `WorkerError` if it is not installed or cannot be reached."""
+    with _find_engine(engine)(address, workers) as connected:
+        yield _Cluster(connected, workers)
 
 
-def _replay(
-    engine: Engine, job: Job, parts: Sequence[Part], on_progress: ProgressCallback
-) -> tuple[list[Tally], bool]:
-    """Replay the parts. Return tallies whose sum is theirs, and whether it was stopped.
+class _Cluster:
+    """An engine's workers as an executor."""
 
-    A stopped replay has the tallies of the parts that had ended.
-    """
-    tasks = [engine.submit(replay_part, job, part) for part in parts]
-    try:
-        for done in _iter_ended(engine, tasks, on_progress):
-            on_progress(parts[done].size, 0)
-            _require_success(engine, tasks[done], job, parts[done])
-    except StoppedError:
-        ended = engine.wait(tasks, 0)
-        engine.cancel([task for task in tasks if task not in ended])
-        return [engine.result(task) for task in tasks if task in ended], True
-    while len(tasks) > 1:
-        groups = [tasks[start : start + _FAN_IN] for start in range(0, len(tasks), _FAN_IN)]
-        tasks = [engine.submit(merge, *group) for group in groups]
-    return [engine.result(task) for task in tasks], False
+    def __init__(self, engine: Engine, workers: int) -> None:
+        self._engine = engine
+        self._workers = workers
+
+    def fold(
+        self, start: StartFold[R], job: Job, inputs: JobInputs, on_progress: ProgressCallback
+    ) -> tuple[R, bool]:
+        """Fold a job. Raises `WorkerError` if a part fails after the engine has retried it.
+
+        If stopped, the result is that of the parts that had ended.
+        """
+        results: list[R] = []
+        stopped = False
+        try:
+            trees = find_session_trees(job.files, lambda: on_progress(0, 0), job.read_rows())
+            parts = split(job.files, trees, self._workers)
+        except StoppedError:
+            stopped = True
+        else:
+            results, stopped = self._fold_parts(start, job, parts, on_progress)
+        if not results:  # stopped before the first was done, or there is nothing to read
+            results = [start(job, inputs, LineShard(), lambda: None).stop()]
+        return merge(*results), stopped
+
+    def _fold_parts(
+        self, start: StartFold[R], job: Job, parts: Sequence[Part], on_progress: ProgressCallback
+    ) -> tuple[list[R], bool]:
+        """Return results whose sum is that of the parts, and whether it was stopped."""
+        engine = self._engine
+        tasks = [engine.submit(fold_part, start, job, part) for part in parts]
+        progress = _PartsProgress(len(parts), on_progress)
+        try:
+            for done in _iter_ended(engine, tasks, progress.report):
+                progress.end(parts[done], _require_success(engine, tasks[done], job, parts[done]))
+        except StoppedError:
+            ended = engine.wait(tasks, 0)
+            engine.cancel([task for task in tasks if task not in ended])
+            return [engine.result(task) for task in tasks if task in ended], True
+        while len(tasks) > 1:
+            groups = [tasks[start : start + _FAN_IN] for start in range(0, len(tasks), _FAN_IN)]
+            tasks = [engine.submit(merge, *group) for group in groups]
+        return [engine.result(task) for task in tasks], False
+
+
+class _PartsProgress:
+    """Counts the parts that have ended."""
+
+    def __init__(self, parts: int, on_progress: ProgressCallback) -> None:
+        self._parts = parts
+        self._ended = self._retries = 0
+        self._on_progress = on_progress
+
+    def report(self) -> None:
+        """Report that the job goes on. Raises `StoppedError` to stop."""
+        self._on_progress(0, 0, self._note)
+
+    def end(self, part: Part, ended: Ended) -> None:
+        """Report that a part has ended."""
+        self._ended += 1
+        self._retries += ended.retries or 0
+        self._on_progress(part.size, ended.events, self._note)
+
+    @property
+    def _note(self) -> str:
+        retried = f", {self._retries} failed and retried" if self._retries else ""
+        return f"{self._ended} of {self._parts} parts{retried}"
 
 
 def _iter_ended(
-    engine: Engine, tasks: Sequence[Task], on_progress: ProgressCallback
+    engine: Engine, tasks: Sequence[Task], on_wait: Callable[[], None]
 ) -> Iterator[int]:
     """Yield the index of each task when it has ended."""
     waiting = dict(enumerate(tasks))
     while waiting:
-        on_progress(0, 0)
+        on_wait()
         ended = engine.wait([*waiting.values()], _POLL_SECONDS)
         for index in [index for index, task in waiting.items() if task in ended]:
             del waiting[index]
             yield index
 
 
-def _require_success(engine: Engine, task: Task, job: Job, part: Part) -> None:
+def _require_success(engine: Engine, task: Task, job: Job, part: Part) -> Ended:
     try:
-        engine.check(task)
+        return engine.check(task)
     except Exception as error:  # noqa: BLE001 - engines have no common base of errors
         files = [str(job.files[index]) for tree in part.trees for index in tree.indices]
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""

@@ -9,15 +9,14 @@ from typing import Any
 
 import ray
 
-from policyguard.simulate.clusters.cluster import Engine, Task
-from policyguard.simulate.tally import Tally
-from policyguard.simulate.workers import WorkerError
+from policyguard.simulate.clusters.cluster import Ended, Engine, Task
+from policyguard.simulate.job import Result, WorkerError
 
 _RETRIES = 3
 
 
 class _Ray:
-    def submit(self, function: Callable[..., Tally], *args: object) -> Task:
+    def submit(self, function: Callable[..., Any], *args: object) -> Task:
         remote = ray.remote(function).options(max_retries=_RETRIES, num_cpus=1)
         task: Task = remote.remote(*args)
         return task
@@ -27,12 +26,11 @@ class _Ray:
             ray.wait([*tasks], num_returns=len(tasks), timeout=seconds, fetch_local=False)[0]
         )
 
-    def check(self, task: Any) -> None:
-        ray.get(ray.remote(_see).options(num_cpus=0).remote(task))
+    def check(self, task: Any) -> Ended:
+        return Ended(ray.get(ray.remote(_count_events).options(num_cpus=0).remote(task)))
 
-    def result(self, task: Any) -> Tally:
-        found: Tally = ray.get(task)
-        return found
+    def result(self, task: Any) -> Any:
+        return ray.get(task)
 
     def cancel(self, tasks: Sequence[Any]) -> None:
         for task in tasks:
@@ -40,8 +38,9 @@ class _Ray:
                 ray.cancel(task, force=True)
 
 
-def _see(result: object) -> None:
-    """Fail where a result cannot be had."""
+def _count_events(result: Result) -> int:
+    """Return the events of a result, where it is. Fails if it cannot be had."""
+    return result.events
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from policyguard.report.suggest.figures import (
     Suggestion,
 )
 from policyguard.simulate.labels import Labels
-from policyguard.simulate.policy_tally import share
+from policyguard.simulate.proportions import share
 from policyguard.simulate.replay import load
 from policyguard.simulate.replayed_policy import find_shared_entries
 from policyguard.simulate.suggest.candidate_path import Combination, ExploredSpace, build_path

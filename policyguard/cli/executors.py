@@ -11,7 +11,7 @@ import click
 
 from policyguard.cli.terminal import status, usage_error
 from policyguard.simulate.clusters.cluster import ENGINES, connect
-from policyguard.simulate.job import Executor, OneProcess
+from policyguard.simulate.job import ONE_PROCESS, Executor
 from policyguard.simulate.workers import LocalProcesses, count_useful_workers
 
 _OPTIONS = (
@@ -59,9 +59,10 @@ def open_executor(
     if sequential:
         if workers > 1 or executor != "local":
             status(f"using one worker: {', '.join(sequential)} count across sessions")
-        yield OneProcess()
+        yield ONE_PROCESS
     elif executor == "local":
-        yield LocalProcesses(count_useful_workers(workers, files))
+        useful = count_useful_workers(workers, files)
+        yield LocalProcesses(useful) if useful > 1 else ONE_PROCESS
     else:
         with connect(executor, address, workers) as connected:
             yield connected

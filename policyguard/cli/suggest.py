@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from policyguard.cli.executors import executor_options, open_executor
 from policyguard.cli.options import (
     OUTPUT,
     columns_option,
@@ -35,11 +36,11 @@ from policyguard.report.suggest.rendering import (
     render_yaml,
 )
 from policyguard.simulate import LabelError
+from policyguard.simulate.job import WorkerError
 from policyguard.simulate.suggest import Request, SuggestError
 from policyguard.simulate.suggest import suggest as search
 from policyguard.traces import TraceError, expand
 from policyguard.traces.input_paths import resolve_path
-from policyguard.traces.where import read_rows
 
 _FORMATS: dict[str, Callable[[Suggestion], str]] = {
     "text": render_text,
@@ -75,6 +76,7 @@ _FRACTION = click.FloatRange(0.0, 1.0, min_open=True, max_open=True)
     show_default=True,
     help="Seed of the exploration/held-out split.",
 )
+@executor_options
 @where_option
 @columns_option
 @click.option("--format", "output_format", type=click.Choice(list(_FORMATS)), default="text")
@@ -99,6 +101,9 @@ def suggest(
     max_harm: float,
     delta: float,
     seed: int,
+    workers: int,
+    executor: str,
+    address: str,
     where: str,
     columns: str,
     output_format: str,
@@ -123,14 +128,18 @@ def suggest(
             max_harm=max_harm,
             delta=delta,
             seed=seed,
-            rows=read_rows(where, columns),
+            where=where,
+            columns=columns,
             folder=(output or signatures or Path("here")).parent,
         )
-        with show_status() as on_progress:
-            suggestion = search(request, on_progress)
+        with (
+            open_executor(executor, address, workers, files) as opened,
+            show_status() as on_progress,
+        ):
+            suggestion = search(request, on_progress, opened)
     except PolicyError as error:
         policy_error(error)
-    except (LabelError, TraceError, SuggestError) as error:
+    except (LabelError, TraceError, SuggestError, WorkerError) as error:
         usage_error(error)
     except KeyboardInterrupt:
         status("interrupted: no guarantee can be given for a part of the runs")

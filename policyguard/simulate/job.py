@@ -237,6 +237,9 @@ class OneProcess:
         return FoldWorker(start, job, inputs, LineShard(), lambda _: True, on_progress).run()
 
 
+ONE_PROCESS = OneProcess()
+
+
 def merge(first: R, *others: R) -> R:
     """Add results to the first one, in their order, and return it."""
     for result in others:

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from policyguard.report.replay.figures import Figures
 from policyguard.simulate.census import start_census
 from policyguard.simulate.job import (
+    ONE_PROCESS,
     Executor,
     Job,
     JobInputs,
-    OneProcess,
     ProgressCallback,
     load_inputs,
 )
@@ -27,14 +27,14 @@ def simulate(
     job: Job,
     inputs: JobInputs,
     on_progress: ProgressCallback,
-    executor: Executor | None = None,
+    executor: Executor = ONE_PROCESS,
 ) -> Figures:
     """Replay a job, by default in this process, and return its report.
 
     Entries that count across sessions require one process. Raises `WorkerError`.
     """
-    if executor is None or find_sequential_entries(inputs):
-        executor = OneProcess()
+    if find_sequential_entries(inputs):
+        executor = ONE_PROCESS
     job = replace(job, revision=inputs.revision)
     if job.sample is not None:
         strata, stopped = executor.fold(start_census, job, inputs, on_progress)

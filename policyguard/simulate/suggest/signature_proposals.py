@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.outcome_matchers import (
-    MAX_SCANNED_CHARS,
     ErrorNormalizer,
     SignatureMatcher,
 )
 from policyguard.engines.regex import Regex
-from policyguard.model.event import Completed
 from policyguard.report.suggest.figures import ErrorsFigures, SignatureProposal, UnproposedFigures
 from policyguard.simulate.error_kinds import MAX_KINDS
 from policyguard.simulate.suggest.error_clusters import (
@@ -24,8 +22,7 @@ from policyguard.simulate.suggest.error_clusters import (
     cluster_errors,
 )
 from policyguard.simulate.suggest.override_layer import replace_surrogates
-from policyguard.simulate.suggest.replayed_sessions import SessionResult
-from policyguard.traces import Skipped, TraceFile
+from policyguard.simulate.suggest.session_results import SessionResult
 
 MAX_PROPOSALS = 10
 """Signatures to propose."""
@@ -37,7 +34,6 @@ _MIN_LETTERS = 8
 _MAX_EXAMPLES = 3
 _MAX_ID_WORDS = 4
 """Words of a template that form the id."""
-_MIN_ERROR_STATUS = 400
 
 _ANY_WORD = r"\S+"
 _SEPARATORS = (" ", r"\s+")
@@ -58,9 +54,12 @@ def group_errors(sessions: Iterable[SessionResult]) -> list[ErrorKind]:
 def propose_signatures(
     compiled: CompiledPolicy,
     sessions: Sequence[SessionResult],
-    traces: Callable[[], Iterator[TraceFile]],
+    find_objections: Callable[[list[str]], list[str]],
 ) -> tuple[ErrorsFigures, list[SignatureProposal]]:
-    """Propose signatures for the most frequent errors, and count the others by reason."""
+    """Propose signatures for the most frequent errors, and count the others by reason.
+
+    `find_objections` returns the objection to each of some patterns, empty for none.
+    """
     errors = ErrorNormalizer(compiled.fingerprinter)
     clusters = cluster_errors(
         group_errors(sessions),
@@ -87,7 +86,7 @@ def propose_signatures(
             proposals.append(proposal)
             taken.add(proposal.id)
     kept = []
-    objections = _find_objections(proposals, known, traces)
+    objections = find_objections([one.pattern for one in proposals]) if proposals else []
     for proposal, objection in zip(proposals, objections, strict=True):
         if objection:
             rejected.setdefault(objection, []).append(proposal.hits)
@@ -166,44 +165,6 @@ def _make_id(words: Sequence[str], taken: set[str]) -> str:
 def _any_matches(proposals: Iterable[SignatureProposal], lines: Iterable[str]) -> bool:
     """Return whether one of the proposals matches one of the lines."""
     return any(any(map(Regex(proposal.pattern).search, lines)) for proposal in proposals)
-
-
-def _find_objections(
-    proposals: Sequence[SignatureProposal],
-    known: SignatureMatcher,
-    traces: Callable[[], Iterator[TraceFile]],
-) -> list[str]:
-    """Return the objection to each proposal: a match in results that it must not match.
-
-    Those are successful results, and failures that an existing signature matches: the new one
-    would take precedence.
-    """
-    objections = [""] * len(proposals)
-    if not proposals:
-        return objections
-    patterns = [Regex(proposal.pattern) for proposal in proposals]
-    for trace in traces():
-        for item in trace:
-            if isinstance(item, Skipped) or not isinstance(item, Completed):
-                continue
-            failed = _has_failed(item)
-            text = item.error if failed and item.error is not None else item.text
-            if len(text) > 2 * MAX_SCANNED_CHARS:
-                text = f"{text[:MAX_SCANNED_CHARS]}\n{text[-MAX_SCANNED_CHARS:]}"
-            for index, pattern in enumerate(patterns):
-                if objections[index] or not pattern.search(text):
-                    continue
-                if not failed:
-                    objections[index] = "the pattern also matches results that did not fail"
-                elif known.match(text, failed=True) is not None:
-                    objections[index] = "the pattern also matches errors of an existing signature"
-    return objections
-
-
-def _has_failed(event: Completed) -> bool:
-    if event.ok is not None or event.error is not None:
-        return event.ok is False or event.error is not None
-    return bool(event.exit_code) or (event.status or 0) >= _MIN_ERROR_STATUS
 
 
 def _redact(compiled: CompiledPolicy, text: str, mark: str = "") -> str:

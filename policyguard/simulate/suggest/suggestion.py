@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from policyguard.compiler import CompiledPolicy
 from policyguard.model.errors import PolicyguardError
@@ -23,9 +24,8 @@ from policyguard.report.suggest.figures import (
     SettingChange,
     Suggestion,
 )
-from policyguard.simulate.labels import Labels
+from policyguard.simulate.job import ONE_PROCESS, Executor, Job, JobInputs
 from policyguard.simulate.proportions import share
-from policyguard.simulate.replay import load
 from policyguard.simulate.replayed_policy import find_shared_entries
 from policyguard.simulate.suggest.candidate_path import Combination, ExploredSpace, build_path
 from policyguard.simulate.suggest.certification import certify, needed_trials, split_runs
@@ -36,7 +36,7 @@ from policyguard.simulate.suggest.override_layer import (
     render_layer,
     render_signatures_layer,
 )
-from policyguard.simulate.suggest.replayed_sessions import RecordedRuns, SessionResult
+from policyguard.simulate.suggest.replayed_sessions import RecordedRuns
 from policyguard.simulate.suggest.search_space import (
     Axis,
     BudgetScope,
@@ -44,9 +44,9 @@ from policyguard.simulate.suggest.search_space import (
     build_search_space,
     changed_entries,
 )
+from policyguard.simulate.suggest.session_results import SessionKey, SessionResult, compile_once
 from policyguard.simulate.suggest.signature_proposals import propose_signatures
 from policyguard.simulate.suggest.sweep import Sweep
-from policyguard.traces.containers.row_filter import ALL_ROWS, Rows
 
 Replayed = list[tuple[Combination, list[SessionResult]]]
 """Candidates, and the sessions under each."""
@@ -61,7 +61,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     `max_harm` is the accepted share of successful runs with a refused call, `delta` the probability
     that the guarantee fails; both between 0 and 1. The layers' `extends` are relative to `folder`.
-    `rows` are those of Parquet files and folders that are read.
+    `where` and `columns` say which rows of Parquet files and folders are read, and as what.
     """
 
     policies: tuple[str, ...]
@@ -71,15 +71,22 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     delta: float = 0.1
     seed: int = 0
     folder: Path = Path()
-    rows: Rows = ALL_ROWS
+    where: str = ""
+    columns: str = ""
 
 
-def suggest(request: Request, on_step: Callable[[str], None] = lambda step: None) -> Suggestion:
+def suggest(
+    request: Request,
+    on_step: Callable[[str], None] = lambda step: None,
+    executor: Executor = ONE_PROCESS,
+) -> Suggestion:
     """Search for overrides and signatures. `on_step` gets a description of each step.
 
-    Raises `PolicyError`, `LabelError`, and `SuggestError` if the runs allow no suggestion.
+    By default this process does it all; a policy with entries that count across sessions requires
+    that. Raises `WorkerError`, `PolicyError`, `LabelError`, and `SuggestError` if the runs allow
+    no suggestion.
     """
-    return _Search(request, on_step).run()
+    return _Search(request, on_step, executor).run()
 
 
 class _Groups:
@@ -102,17 +109,29 @@ class _Groups:
 class _Search:
     """The search for one suggestion; `_base` are the sessions under the policy as it stands."""
 
-    def __init__(self, request: Request, on_step: Callable[[str], None]) -> None:
+    def __init__(
+        self, request: Request, on_step: Callable[[str], None], executor: Executor
+    ) -> None:
         self._request = request
         self._on_step = on_step
-        self._policy: CompiledPolicy = load(request.policies)
-        labels = Labels.read(request.labels) if request.labels is not None else None
-        self._recording = RecordedRuns(request.files, labels, request.rows)
+        job = Job(
+            policies=request.policies,
+            labels=request.labels,
+            files=request.files,
+            where=request.where,
+            columns=request.columns,
+        )
+        inputs = JobInputs.load(job)
+        job = replace(job, revision=inputs.revision)
+        self._policy = inputs.policy
+        if find_shared_entries(self._policy):
+            executor = ONE_PROCESS
+        self._recording = RecordedRuns(job, inputs, executor)
         self._extends = relative_extends(request.policies, Path())
         self._name = f"{self._policy.policy.name}-suggested"
         self._replays = 1
         on_step("replaying the policy as it stands")
-        self._base = self._recording.replay_under(self._policy)
+        self._base = self._recording.replay_under()
         self._check()
         self._needed = needed_trials(request.max_harm, request.delta)
         self._groups = _Groups(self._base, request.seed, self._needed)
@@ -143,7 +162,7 @@ class _Search:
             suggestion.yaml = render_layer(self._name, extends, self._entries(replayed[chosen][0]))
         self._on_step("clustering errors that no signature matches")
         suggestion.errors, proposals = propose_signatures(
-            self._policy, self._base, self._recording.traces
+            self._policy, self._base, self._recording.find_objections
         )
         name = f"{self._policy.policy.name}-signatures"
         kept = [
@@ -315,17 +334,14 @@ class _Search:
         sessions = [self._base[index] for index in self._groups.explored_succeeded]
         per_session = [session.calls for session in sessions]
         maxima = self._recording.max_calls_per_turn()
-        per_turn = [
-            maxima.get((session.order[0], session.name.partition("\n")[0]), 0)
-            for session in sessions
-        ]
+        per_turn = [maxima.get(session.key, 0) for session in sessions]
         counts: dict[BudgetScope, Sequence[int]] = {"session": per_session}
         if per_turn != per_session:  # if each run is one turn, one budget is enough
             counts["turn"] = per_turn
         return counts
 
     def _replay(
-        self, entries: Entries, only: Collection[tuple[int, str]] | None = None
+        self, entries: Entries, only: Collection[SessionKey] | None = None
     ) -> list[SessionResult] | None:
         """Replay the policy with these entries; None if it is invalid then.
 
@@ -333,12 +349,11 @@ class _Search:
         """
         if not entries:
             return self._base
-        compiled = self._compile(entries)
-        if compiled is None:
+        if self._compile(entries) is None:
             return None
         self._replays += 1
         self._on_step(f"replaying setting {self._replays - 1}")
-        sessions = self._recording.replay_under(compiled, only)
+        sessions = self._recording.replay_under(self._layer(entries), only)
         chosen = [
             index for index, session in enumerate(self._base) if only is None or session.key in only
         ]
@@ -350,7 +365,10 @@ class _Search:
         return [replayed.get(index, session) for index, session in enumerate(self._base)]
 
     def _compile(self, entries: Entries) -> CompiledPolicy | None:
-        return compile_layer(render_layer(self._name, self._extends, entries))
+        return compile_once(self._layer(entries), self._policy.evaluator.digest)
+
+    def _layer(self, entries: Entries) -> str:
+        return render_layer(self._name, self._extends, entries)
 
     def _is_valid(self, combination: Combination) -> bool:
         entries = self._entries(combination)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from policyguard.report.suggest.figures import SweepPoint
 from policyguard.simulate.suggest.candidate_path import ExploredSpace
 from policyguard.simulate.suggest.override_layer import Entries
-from policyguard.simulate.suggest.replayed_sessions import SessionResult
 from policyguard.simulate.suggest.search_space import Axis, Choice, covers_entry, pack_options
+from policyguard.simulate.suggest.session_results import SessionResult
 
 ReplayEntries = Callable[[Entries], list[SessionResult] | None]
 """Replays the policy with these entries; returns None if it is invalid."""

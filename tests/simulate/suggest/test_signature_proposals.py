@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policyguard.compiler.build.outcome_matchers import ErrorNormalizer
+from policyguard.compiler.build.outcome_matchers import ErrorNormalizer, SignatureMatcher
 from policyguard.engines.regex import Regex
 from policyguard.lint import lint_paths
 from policyguard.model.event import Completed
@@ -17,7 +17,8 @@ from policyguard.report.replay.figures import UnmatchedFigures
 from policyguard.simulate import load
 from policyguard.simulate.suggest.error_clusters import ErrorKind, cluster_errors, summary_line
 from policyguard.simulate.suggest.override_layer import render_signatures_layer
-from policyguard.simulate.suggest.replayed_sessions import SessionResult
+from policyguard.simulate.suggest.session_results import SessionResult
+from policyguard.simulate.suggest.signature_objections import ObjectionsFold
 from policyguard.simulate.suggest.signature_proposals import build_pattern, propose_signatures
 from policyguard.traces import TraceFile
 from tests.examples import examples
@@ -32,7 +33,7 @@ def _session(*errors: str) -> SessionResult:
 
 
 def _proposed(*errors: str) -> list:
-    return propose_signatures(CORE, [_session(*errors)], lambda: iter(()))[1]
+    return propose_signatures(CORE, [_session(*errors)], lambda patterns: [""] * len(patterns))[1]
 
 
 def _clusters(*errors: str) -> list[list[str]]:
@@ -67,7 +68,7 @@ def test_proposal_names_the_tool_with_most_of_the_errors() -> None:
         for number, (tool, hits) in enumerate(found)
     )
     session = SessionResult((0,), "s\nf", None, 9, False, False, frozenset(), errors, 0)
-    (proposal,) = propose_signatures(CORE, [session], lambda: iter(()))[1]
+    (proposal,) = propose_signatures(CORE, [session], lambda patterns: [""] * len(patterns))[1]
     assert (proposal.tool, proposal.hits) == ("a", 7)
 
 
@@ -140,7 +141,13 @@ def test_errors_of_a_more_frequent_proposal_are_not_proposed() -> None:
 )
 def test_proposals_match_no_success_and_no_known_error(result: Completed, proposed: bool) -> None:
     trace = TraceFile(Path("t"), "policyguard", iter([result]))
-    found = propose_signatures(CORE, [_session("quux glorped twice")], lambda: iter([trace]))[1]
+
+    def find_objections(patterns: list[str]) -> list[str]:
+        fold = ObjectionsFold(patterns, SignatureMatcher(CORE.policy.signatures))
+        fold.add(trace)
+        return fold.stop().reasons()
+
+    found = propose_signatures(CORE, [_session("quux glorped twice")], find_objections)[1]
     assert bool(found) is proposed
 
 

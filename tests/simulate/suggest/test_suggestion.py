@@ -15,15 +15,17 @@ from policyguard.lint import lint_paths
 from policyguard.report.suggest.figures import Suggestion
 from policyguard.report.suggest.rendering import render_signatures, render_yaml
 from policyguard.simulate import load
+from policyguard.simulate.job import Job, JobInputs
 from policyguard.simulate.suggest import Request, SuggestError, suggest
 from policyguard.simulate.suggest.certification import split_runs
-from policyguard.simulate.suggest.override_layer import Entries, compile_layer, render_layer
-from policyguard.simulate.suggest.replayed_sessions import RecordedRuns, SessionResult
+from policyguard.simulate.suggest.override_layer import Entries, render_layer
+from policyguard.simulate.suggest.replayed_sessions import RecordedRuns
 from policyguard.simulate.suggest.search_space import (
     build_search_space,
     changed_entries,
     covers_entry,
 )
+from policyguard.simulate.suggest.session_results import SessionResult
 from policyguard.simulate.suggest.suggestion import _Search
 from policyguard.simulate.suggest.sweep import Sweep
 from tests.simulate.recording import failed, lines, policy, read, write
@@ -80,14 +82,13 @@ limits:
 budgets: {reads: {calls: 12, tools: [read]}}
 """
     compiled = load([str(policy(tmp_path / "p.yaml", limits))])
-    runs = RecordedRuns([trace], None)
-    base = runs.replay_under(compiled)
+    job = Job(policies=(str(tmp_path / "p.yaml"),), files=(trace,))
+    runs = RecordedRuns(job, JobInputs.load(job))
+    base = runs.replay_under()
     axes = build_search_space(compiled, {"session": [5, 9, 12]})
 
     def replay(entries: Entries) -> list[SessionResult]:
-        layer = compile_layer(render_layer("q", [str(tmp_path / "p.yaml")], entries))
-        assert layer is not None
-        return runs.replay_under(layer)
+        return runs.replay_under(render_layer("q", [str(tmp_path / "p.yaml")], entries))
 
     def refused(sessions: list[SessionResult], id_: str) -> int:
         return sum(

@@ -63,20 +63,34 @@ def _catch_interrupt() -> Iterator[threading.Event]:
 def _progress_bar(files: Sequence[Path], passes: int) -> Iterator[ProgressCallback]:
     """Show how much has been read, how fast, and how long the rest will take."""
     total = passes * sum(file.stat().st_size for file in files if file.is_file())
-    began, read = time.monotonic(), 0
+    began, read, seen = time.monotonic(), 0, 0
     with click.progressbar(
-        length=total, label="replaying", width=0, file=sys.stderr, item_show_func=lambda item: item
+        length=total,
+        label="replaying",
+        width=0,
+        show_eta=False,  # it goes by the last few steps, which are uneven
+        file=sys.stderr,
+        item_show_func=lambda item: item,
     ) as bar:
 
         def on_progress(done: int, events: int, note: str = "") -> None:
-            nonlocal read
+            nonlocal read, seen
             read += events
-            rate = read / max(time.monotonic() - began, 0.001)
-            said = f"{read:,} events, {rate:,.0f}/s"
-            bar.update(done, f"{said}, {note}" if note else said)
+            seen += done
+            seconds = max(time.monotonic() - began, 0.001)
+            facts = [f"{read:,} events, {read / seconds:,.0f}/s", note]
+            if 0 < seen < total:
+                facts.append(f"{_format_seconds(seconds * (total - seen) / seen)} left")
+            bar.update(done, ", ".join(filter(None, facts)))
 
         yield on_progress
     click.echo(_CLEAR_LINE_ABOVE, nl=False, err=True)
+
+
+def _format_seconds(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 @contextmanager

@@ -142,7 +142,7 @@ class _WorkerPool:
         # Fresh interpreters: workers inherit no open files or threads.
         context = get_context("spawn")
         self._processes: dict[Connection, SpawnProcess] = {}
-        with _interrupts_ignored():
+        with interrupts_ignored():
             for number in range(workers):
                 ours, theirs = context.Pipe()
                 process = context.Process(
@@ -192,7 +192,7 @@ class _WorkerPool:
 
 
 @contextmanager
-def _interrupts_ignored() -> Iterator[None]:
+def interrupts_ignored() -> Iterator[None]:
     """Start processes that ignore the terminal's interrupt: this process tells them to stop."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from policyguard.cli import main
 from policyguard.simulate.clusters.cluster import connect
 from policyguard.simulate.job import Job, JobInputs, ProgressCallback, StoppedError, WorkerError
 from policyguard.simulate.parts import Part, fold_part, split
-from policyguard.simulate.simulation import simulate, start_replay
+from policyguard.simulate.simulation import build_report, simulate, start_replay
 from policyguard.traces.session_trees import find_session_trees
 from tests.simulate.recording import failed, lines, policy, read, write
 
@@ -118,6 +119,47 @@ def test_a_worker_that_dies_changes_nothing(job: Job) -> None:
 
         figures = run_on("dask", cluster.scheduler_address, 2, job, on_progress)
     assert killed
+    assert _report(figures) == _expected(job)
+
+
+def _fail_once(marker: Path, *arguments: Any) -> Any:
+    try:
+        marker.touch(exist_ok=False)
+    except FileExistsError:
+        return start_replay(*arguments)
+    raise OSError("not yet")
+
+
+@pytest.mark.slow
+def test_parts_that_were_tried_again_are_counted(job: Job, tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="distributed is not installed")
+    notes: list[str] = []
+    with connect("dask", "", 1) as executor:
+        inputs = JobInputs.load(job)
+        start = partial(_fail_once, tmp_path / "marker")
+        tally, stopped = executor.fold(
+            start, job, inputs, lambda done, events, note="": notes.append(note)
+        )
+    assert not stopped
+    assert _report(build_report(job, inputs, tally, partial=False)) == _expected(job)
+    parts = len(split(job.files, find_session_trees(job.files), 1))
+    assert next(filter(None, notes)) == f"0 of {parts} parts"
+    assert notes[-1] == f"{parts} of {parts} parts, 1 failed and retried"
+
+
+@pytest.mark.slow
+def test_an_interrupt_at_the_terminal_spares_the_workers(job: Job) -> None:
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    interrupted: list[int] = []
+
+    def on_progress(done: int, events: int, note: str = "") -> None:
+        if not interrupted:
+            interrupted.extend(distributed.default_client().run(os.getpid).values())
+            for pid in interrupted:
+                os.kill(pid, signal.SIGINT)
+
+    figures = run_on("dask", "", 2, job, on_progress)
+    assert len(interrupted) == 2
     assert _report(figures) == _expected(job)
 
 

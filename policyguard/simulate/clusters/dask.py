@@ -13,6 +13,7 @@ from distributed import Client, LocalCluster, get_worker, wait
 
 from policyguard.simulate.clusters.cluster import Ended, Engine, Task
 from policyguard.simulate.job import WorkerError
+from policyguard.simulate.workers import interrupts_ignored
 
 _RETRIES = 3
 _SETTINGS = {"distributed.admin.large-graph-warning-threshold": "1 GiB"}
@@ -84,10 +85,9 @@ def connect(address: str, workers: int) -> Iterator[Engine]:
             with client:
                 yield _Dask(client)
             return
-        with (
-            LocalCluster(
+        with interrupts_ignored():
+            cluster = LocalCluster(
                 n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=40
-            ) as cluster,
-            Client(cluster) as client,
-        ):
+            )
+        with cluster, Client(cluster) as client:
             yield _Dask(client)

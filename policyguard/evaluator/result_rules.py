@@ -265,7 +265,7 @@ def _covers(
         if not (is_found or is_too_long):
             return False, ""
     is_match, error = rule.matches(attempt)
-    if is_match and not error and is_too_long and (rule.effect == "redact" or not is_found):
+    if not error and is_too_long and (rule.effect == "redact" or not is_found):
         error = f"the result is longer than `bounds.result_chars` ({shared.max_chars:,})"
     if is_match and error:
         error = attempt.add_error(rule.id, error)

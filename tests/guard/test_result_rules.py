@@ -225,6 +225,24 @@ def test_a_result_beyond_the_bound_is_not_shown_unsearched(tmp_path: Path) -> No
     assert "longer than `bounds.result_chars`" in recorded.errors[0].error
 
 
+@pytest.mark.parametrize("effect", ["advise", "withhold", "redact"])
+@pytest.mark.parametrize("found", [True, False])
+def test_an_error_says_what_a_long_result_left_undecided(
+    tmp_path: Path, effect: str, found: bool
+) -> None:
+    """What is found at the beginning decides; to redact, the whole text must be searched."""
+    policy = (
+        "policyguard: 1\nname: long\n"
+        "patterns: {word: {match: swordfish}}\nbounds: {result_chars: 100}\n"
+        f"result_rules: {{long: {{finds: [word], effect: {effect}}}}}\n"
+    )
+    session = load_guard(tmp_path, policy, store=False).session("s")
+    recorded = record(session, "get", result=f"{WORD if found else ''} {'y ' * 100}")
+    is_decided = found and effect != "redact"
+    assert [one.id for one in recorded.errors] == ([] if is_decided else ["result_rules/long"])
+    assert [one.effect for one in recorded.violations] == [effect]
+
+
 def test_observe_mode_changes_nothing(tmp_path: Path) -> None:
     session = load_guard(tmp_path, POLICY + "mode: observe\n", store=False).session("s")
     recorded = record(session, "leak", result=WORD)

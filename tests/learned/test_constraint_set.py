@@ -405,6 +405,14 @@ def _scope_counts(constraints: ConstraintSet) -> dict[str, int]:
     return Counter(key for _, key in (*bans, *evidence))
 
 
+def _assert_counts_match(constraints: ConstraintSet) -> None:
+    """Compare what is counted along the way with what is held."""
+    scope_counts = _scope_counts(constraints)
+    assert constraints.scope_counts == scope_counts
+    assert constraints.known_calls == {key.removeprefix("call:") for key in scope_counts}
+    assert constraints.evidence_count == len(_evidence(constraints))
+
+
 # Caps.
 
 names = st.integers(0, 30).map("call:{}".format)
@@ -447,10 +455,10 @@ def test_caps_always_hold(
         scopes = Counter(one.scope for one in constraints)
         assert max_in_scope is None or all(count <= max_in_scope for count in scopes.values())
         assert all(one in constraints.on_key(one.scope, one.key) for one in constraints)
-        assert constraints.scope_counts == _scope_counts(constraints)
+        _assert_counts_match(constraints)
     for one in constraints:
         constraints.remove(one.id)
-        assert constraints.scope_counts == _scope_counts(constraints)
+        _assert_counts_match(constraints)
 
 
 @settings(deadline=None)
@@ -495,6 +503,21 @@ def test_a_success_ends_what_its_entry_taught_among_others_on_the_key() -> None:
         _learn(constraints, config, [_failure("call:a", learn=learn, signature=learn)])
     _learn(constraints, config, [_success("call:a", learn="two")])
     assert [one.learn for one in constraints] == ["one", "three"]
+
+
+def test_a_success_ends_all_that_its_entry_taught_on_the_key() -> None:
+    """Also evidence; a region is ended only as far as the success refutes it."""
+    constraints, config = _constraint_set(), _learn_settings(2, "up")
+    for signature in ("one", "two", "three"):
+        _learn(constraints, config, [_failure("call:a", signature=signature)] * 2)
+        _learn(constraints, config, [_failure("call:a", signature=f"{signature} once")])
+    for signature, depth in (("low", 1), ("high", 9), ("low too", 1)):
+        failing = _failure("call:a", signature=signature, point={"depth": depth})
+        _learn(constraints, config, [failing] * 2)
+    _learn(constraints, config, [_success("call:a", point={"depth": 5})])
+    assert [one.signature for one in constraints] == ["high"]
+    assert not _evidence(constraints)
+    assert constraints.evidence_count == 0
 
 
 def test_a_scope_that_ends_leaves_nothing() -> None:

@@ -230,9 +230,9 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         if effect is None:
             return None
         retry_after = None
-        is_windowed = self.within is not None and self.kind != "distinct"
-        if exceeded and usage is not None and is_windowed and attempt.at is not None:
-            fits_at = usage.fits_at(used + max(amount, 1) - limit, self.within or 0, attempt.at)
+        within = self.within if self.kind != "distinct" else None
+        if exceeded and usage is not None and within is not None and attempt.at is not None:
+            fits_at = usage.fits_at(used + max(amount, 1) - limit, within, attempt.at)
             retry_after = (fits_at - attempt.at) / 1e9 if fits_at is not None else None
         if effect < Effect.ASK and self.kind != "time" and not self.post_paid:
             used += amount  # the advice goes with this call's own result

@@ -411,6 +411,7 @@ def _assert_counts_match(constraints: ConstraintSet) -> None:
     assert constraints.scope_counts == scope_counts
     assert constraints.known_calls == {key.removeprefix("call:") for key in scope_counts}
     assert constraints.evidence_count == len(_evidence(constraints))
+    assert constraints._in_scope.keys() == {one.scope for one in constraints}
 
 
 # Caps.

@@ -273,6 +273,18 @@ def test_region_never_shrinks_when_points_are_dropped(corroborate: int, incompar
     assert len(banned) >= MAX_POINTS // corroborate
 
 
+@pytest.mark.parametrize("corroborate", [1, 2, 3])
+def test_a_point_is_kept_as_often_as_it_takes_to_corroborate_itself(corroborate: int) -> None:
+    config, constraints = _learn_settings(corroborate, "up"), _constraint_set()
+    for depth in (5, 3):
+        _learn(constraints, config, [_failure(point={"depth": depth})] * (corroborate + 2))
+    (constraint,) = constraints
+    assert Counter(point["depth"] for point in constraint.points) == {
+        5: corroborate,
+        3: corroborate,
+    }
+
+
 def test_repeated_failure_widens_an_existing_region() -> None:
     config, constraints = _learn_settings(2, "up"), _constraint_set()
     _learn(constraints, config, [_failure(point={"depth": 10})] * 2)

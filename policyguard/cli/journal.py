@@ -15,7 +15,7 @@ from policyguard.cli.options import OUTPUT, named_store_option, path_option
 from policyguard.cli.output import STDOUT, check_output, open_output
 from policyguard.cli.terminal import usage_error
 from policyguard.compiler.load.scalars import parse_duration
-from policyguard.engines.remote_files import CopyTarget
+from policyguard.engines.remote_files import open_target
 from policyguard.journal.anchor_export import anchor_lines, read_anchors
 from policyguard.journal.chain import Hasher, read_key
 from policyguard.journal.errors import JournalError
@@ -183,7 +183,7 @@ def ship_command(
         secret = read_key(key) if key is not None else None
         result = ship(
             folders or (own_folder,),
-            CopyTarget(target),
+            open_target(target),
             lambda file: verify(
                 [file], anchors=opened.anchors if opened is not None else None, key=secret
             ),

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -100,41 +100,55 @@ class _Translated(io.RawIOBase):
         super().close()
 
 
-class CopyTarget:
-    """A folder of this machine, or an address, to which files are written whole or not at all."""
-
-    def __init__(self, target: str) -> None:
-        """Make the folder if needed. Raises `OSError`."""
-        self._folder = None if is_remote(target) else Path(target)
-        self._address = target.rstrip("/")
-        if self._folder is not None:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+class CopyTarget(Protocol):
+    """A place to which files are written whole or not at all."""
 
     def open(self, name: str) -> IO[bytes] | None:
         """Open a file for reading; None if there is none. Raises `OSError`."""
-        if self._folder is not None:
-            path = self._folder / name
-            return path.open("rb") if path.exists() else None
+
+    def write(self, name: str, chunks: Iterator[bytes]) -> None:
+        """Write a file under another name, and give it its own when it is whole."""
+
+
+def open_target(target: str) -> CopyTarget:
+    """Return a folder of this machine, made if needed, or an address. Raises `OSError`."""
+    return _Address(target.rstrip("/")) if is_remote(target) else _Folder(Path(target))
+
+
+class _Folder:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def open(self, name: str) -> IO[bytes] | None:
+        path = self._folder / name
+        return path.open("rb") if path.exists() else None
+
+    def write(self, name: str, chunks: Iterator[bytes]) -> None:
+        part = self._folder / f"{name}.part"
+        part.unlink(missing_ok=True)
+        made = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(made, "wb") as file:
+            file.writelines(chunks)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(self._folder / name)
+
+
+class _Address:
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def open(self, name: str) -> IO[bytes] | None:
         address = f"{self._address}/{name}"
         with _translated():
-            system, path_there = _connect(address)
+            system, path = _connect(address)
             system.invalidate_cache()
-            if not system.exists(path_there):
+            if not system.exists(path):
                 return None
         return RemoteFile(address).open("rb")
 
     def write(self, name: str, chunks: Iterator[bytes]) -> None:
-        """Write a file under another name, and give it its own when it is whole."""
-        if self._folder is not None:
-            part = self._folder / f"{name}.part"
-            part.unlink(missing_ok=True)
-            made = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(made, "wb") as file:
-                file.writelines(chunks)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(self._folder / name)
-            return
         with _translated():
             system, path = _connect(f"{self._address}/{name}")
             with system.open(f"{path}.part", "wb") as file:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
@@ -33,6 +33,7 @@ from policyguard.traces.containers.row_filter import (
     simplify,
 )
 from policyguard.traces.item import TraceError, UnreadableError
+from policyguard.traces.parsing.measurements import from_datetime, from_iso
 
 if TYPE_CHECKING:
     import pyarrow
@@ -217,7 +218,7 @@ def _row_lines(row: Mapping[str, Any], fields: Mapping[str, str], begun: dict[st
     """Return the events of a row of another schema: a call and its result."""
     values = {field: row[column] for field, column in fields.items()}
     session = str(values["session"] or "")
-    at = _nanoseconds(values.get("at"))
+    at = _time(values.get("at"))
     base: dict[str, Any] = {"session": session, **({"at": at} if at is not None else {})}
     events: list[dict[str, Any]] = []
     number = begun[session] = begun.get(session, 0) + 1
@@ -265,17 +266,12 @@ def _args(value: object) -> object:
     return value if isinstance(value, dict) else {} if value is None else {"value": value}
 
 
-def _nanoseconds(value: object) -> int | None:
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            return None
+def _time(value: object) -> int | None:
     if isinstance(value, datetime):
-        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
-        delta = aware - datetime(1970, 1, 1, tzinfo=UTC)
-        return (delta.days * 86_400 + delta.seconds) * 10**9 + delta.microseconds * 1000
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+        return from_datetime(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if value >= 0 else None
+    return from_iso(value)
 
 
 _encode = msgspec.json.Encoder(enc_hook=lambda value: _plain(value)).encode

@@ -24,10 +24,14 @@ def from_iso(value: object) -> int | None:
     if not isinstance(value, str):
         return None
     try:
-        time = datetime.fromisoformat(value)
-        elapsed = (time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH
+        return from_datetime(datetime.fromisoformat(value))
     except (ValueError, OverflowError):
         return None
+
+
+def from_datetime(time: datetime) -> int | None:
+    """Convert a time; one without a zone is UTC. Raises `OverflowError` near year 1 or 9999."""
+    elapsed = (time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH
     # Some formats write year 1 for a missing time.
     return elapsed // _MICROSECOND * 1000 if elapsed >= timedelta() else None
 

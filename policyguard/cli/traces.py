@@ -17,10 +17,8 @@ from policyguard.model.event import Event
 from policyguard.report.escape import for_json
 from policyguard.traces import Reader, Skipped, TraceError, TraceFile, expand
 from policyguard.traces.containers.row_filter import Rows
-from policyguard.traces.convert import RenamedSession, convert_traces
+from policyguard.traces.convert import RenamedSession, convert_traces, read_trees
 from policyguard.traces.importers import IMPORTERS
-from policyguard.traces.interleaving import InterleavedFiles
-from policyguard.traces.session_trees import find_session_trees
 from policyguard.traces.stats import collect_stats
 from policyguard.traces.stats_text import render_text
 from policyguard.traces.where import read_rows
@@ -93,15 +91,15 @@ def convert(
     """Convert recordings and journals, by default to policyguard's own format.
 
     `simulate` reads it fastest. A session whose id occurred in an earlier file becomes `id#1`.
-    Sub-agents' events are merged with their parents' by time. Labels with a `file` match only if
-    the output has that name.
+    Sub-agents' events are merged with their parents' by time. Each session names the file that it
+    comes from, as labels may.
 
     Exit codes: 0; 1 (nothing was converted, and no file is written); 2 (misuse).
     """
     files = _expand(paths)
     check_output(output, files)
     rows = _read_rows(where, columns)
-    conversion = _Conversion(convert_traces(_read_merged(files, rows)))
+    conversion = _Conversion(convert_traces(read_trees(files, rows)))
     written = 0
     with open_output(output) as file:
         if output_format == "parquet":
@@ -194,14 +192,3 @@ def _read_files(paths: list[Path], rows: Rows) -> Iterator[TraceFile]:
     reader = Reader(rows=rows)
     for path in paths:
         yield from reader.iter_files(path)
-
-
-def _read_merged(files: list[Path], rows: Rows) -> Iterator[TraceFile]:
-    """Yield the traces of files, those of one session tree merged."""
-    reader = Reader(rows=rows)
-    for tree in find_session_trees(files, rows=rows):
-        first, *others = tree.indices
-        if others:
-            yield TraceFile(files[first], None, iter(InterleavedFiles(reader, files, tree)))
-        else:
-            yield from reader.iter_files(files[first])

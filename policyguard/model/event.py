@@ -64,7 +64,10 @@ class _Event(
 
 
 class SessionStarted(_Event, frozen=True, tag="started"):
-    """A session started. `parent` is the session of the agent that spawned this one."""
+    """A session started. `parent` is the session of the agent that spawned this one.
+
+    `source` is the file that a converted recording comes from.
+    """
 
     parent: str = ""
     agent: str = ""
@@ -73,6 +76,7 @@ class SessionStarted(_Event, frozen=True, tag="started"):
     project: str = ""
     cwd: str = ""
     tags: dict[str, Any] = {}
+    source: str = ""
 
 
 class TurnStarted(_Event, frozen=True, tag="turn_started"):

@@ -23,14 +23,17 @@ _PROGRESS_INTERVAL = 1024
 
 
 class _Root:
-    """The first session of a tree."""
+    """The first session of a tree. `waits`: for the end of its file, as a label may name that."""
 
     def __init__(self, event: Event, number: int, path: Path) -> None:
-        self.id = event.session
-        self.agent = event.agent if isinstance(event, SessionStarted) else ""
+        started = event if isinstance(event, SessionStarted) else SessionStarted(event.session)
+        self.id = started.session
+        self.agent = started.agent
         self.number = number
-        self.path = path
+        self.source = started.source
+        self.file = started.source or str(path)
         self.success: bool | None = None
+        self.waits = False
 
 
 class Census:
@@ -45,8 +48,8 @@ class Census:
         self._number = SessionNumbers()
         self._strata = Strata()
         self._open: dict[str, _Root] = {}  # the root of each open session
-        self._first: _Root | None = None  # of the file: it may turn out to be the only one
-        self._counts: Counter[Path] = Counter()  # sessions by file
+        self._first: list[_Root] = []  # of their files: each may turn out to be the only one
+        self._counts: Counter[str] = Counter()  # sessions by file
         self.events = 0
 
     def add(self, trace: TraceFile, order: tuple[int, int] | None = None) -> None:
@@ -68,7 +71,8 @@ class Census:
         return self._strata
 
     def _add(self, items: Iterable[Item], path: Callable[[], Path]) -> None:
-        self._begin_file()
+        self._first.clear()
+        self._counts.clear()
         for item in items:
             if isinstance(item, Skipped):
                 continue
@@ -87,23 +91,22 @@ class Census:
             if session == root.id:
                 self._end(root)
         self._open.clear()
-        if self._first is not None:
-            alone = self._counts[self._first.path] == 1 and not self._shard.has_several_sessions
-            self._add_tree_of(self._first, only_session=alone)
-
-    def _begin_file(self) -> None:
-        self._first = None
-        self._counts.clear()
+        several = self._shard.has_several_sessions
+        for root in self._first:
+            alone = self._counts[root.file] == 1 and (root.source != "" or not several)
+            self._add_tree_of(root, only_session=alone)
 
     def _begin(self, event: Event, path: Path) -> _Root:
-        self._counts[path] += 1
         parent = event.parent if isinstance(event, SessionStarted) else ""
         root = self._open.get(parent) if parent else None
         if root is None:
             root = _Root(event, self._number(event), path)
-            has_file_labels = self._labels is not None and self._labels.has_file_labels
-            if has_file_labels and self._counts.total() == 1:
-                self._first = root
+        if self._labels is not None and self._labels.has_file_labels:
+            file = (event.source if isinstance(event, SessionStarted) else "") or str(path)
+            self._counts[file] += 1
+            if root.id == event.session and self._counts[file] == 1:
+                root.waits = self._labels.may_name(file)
+                self._first += [root] if root.waits else []
         self._open[event.session] = root
         if len(self._open) > _MAX_OPEN:
             session = next(iter(self._open))
@@ -113,13 +116,13 @@ class Census:
         return root
 
     def _end(self, root: _Root) -> None:
-        if root is not self._first:
+        if not root.waits:
             self._add_tree_of(root, only_session=False)
 
     def _add_tree_of(self, root: _Root, *, only_session: bool) -> None:
         success = root.success
         if self._labels is not None:
-            _, labelled = self._labels.find(root.id, str(root.path), only_session=only_session)
+            _, labelled = self._labels.find(root.id, root.file, only_session=only_session)
             success = success if labelled is None else labelled
         self._strata.add(root.agent, success, root.number)
 

@@ -34,13 +34,13 @@ class Labels:
 
     def __init__(self, labels: list[Label]) -> None:
         self._by_session: dict[str, list[int]] = {}
-        self._by_file: list[int] = []
+        self._by_file: dict[str, list[int]] = {}  # by the name at the end of the path
         self._all = labels
         for index, label in enumerate(labels):
             if label.session is not None:
                 self._by_session.setdefault(label.session, []).append(index)
             else:
-                self._by_file.append(index)
+                self._by_file.setdefault(_name(label.file), []).append(index)
 
     def __len__(self) -> int:
         return len(self._all)
@@ -54,6 +54,10 @@ class Labels:
     def has_file_labels(self) -> bool:
         """Whether a label names only a file."""
         return bool(self._by_file)
+
+    def may_name(self, file: str) -> bool:
+        """Whether a label may name a file alone."""
+        return _name(file) in self._by_file
 
     @classmethod
     def read(cls, path: Path) -> Labels:
@@ -85,9 +89,15 @@ class Labels:
         ]
         if only_session:
             found += [
-                index for index in self._by_file if is_same_file(self._all[index].file or "", file)
+                index
+                for index in self._by_file.get(_name(file), ())
+                if is_same_file(self._all[index].file or "", file)
             ]
         return found, self._all[found[0]].success if found else None
+
+
+def _name(file: str | None) -> str:
+    return Path(file or "").name
 
 
 def _parse(line: bytes, place: str) -> Label:

@@ -11,7 +11,7 @@ from policyguard.traces.formats.native import parse_head
 
 
 class _ChildSession(msgspec.Struct):
-    """A session with a parent, and the number of its last line."""
+    """A session with a parent or a source, and the number of its last line."""
 
     worker: int
     parent: str
@@ -21,7 +21,8 @@ class _ChildSession(msgspec.Struct):
 class LineShard:
     """A filter for the lines of one worker: number `index` (from 0) of `count`.
 
-    The session id decides the worker; a session with a parent goes where its parent goes. Every
+    The source of a converted session decides the worker, else its id, so that one worker has all
+    sessions of a source; a session with a parent goes where its parent goes. Every
     worker sees all lines, so `line` (from 1) is the same for all. `bytes_read` counts this
     worker's lines, which are all lines if `is_whole`.
     """
@@ -72,11 +73,12 @@ class LineShard:
             self._drop_idle()
         child = self._children.get(session)
         if child is None:
-            if not head.parent:
+            if not head.parent and not head.source:
                 worker = self._worker_of(session)
                 self._last_assignment = (session, worker)
                 return worker
-            child = _ChildSession(self._worker_of(head.parent), head.parent)
+            worker = self._worker_of(head.parent) if head.parent else self._hash(head.source)
+            child = _ChildSession(worker, head.parent)
             self._children[session] = child
         self._touch(child)
         if head.event == "closed":
@@ -87,7 +89,10 @@ class LineShard:
         child = self._children.get(session)
         if child is not None:
             return child.worker
-        return crc32(session.encode("utf-8", "surrogatepass")) % self._count
+        return self._hash(session)
+
+    def _hash(self, name: str) -> int:
+        return crc32(name.encode("utf-8", "surrogatepass")) % self._count
 
     def _touch(self, child: _ChildSession | None) -> None:
         """Note that a session and its ancestors are active."""

@@ -100,7 +100,7 @@ def collect_evidence(
             continue
         success = run.success
         if labels is not None:
-            _, labelled = labels.find(run.id, run.file, only_session=False)
+            _, labelled = labels.find(run.id, run.label_file, only_session=False)
             success = success if labelled is None else labelled
         figures.sessions += 1
         figures.calls += run.calls

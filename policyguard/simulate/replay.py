@@ -83,6 +83,7 @@ class Replay:
             on_progress=on_progress,
             on_tool=self._tools.add if own_entries else None,
             is_sampled=sample,
+            by_source=labels is not None and labels.has_file_labels,
         )
         self._file_count = 0
         self._pending: list[Run] = []  # each may turn out to be the only session of its file
@@ -155,19 +156,19 @@ class Replay:
 
     def _add_runs(self, runs: Iterable[Run]) -> None:
         for run in runs:
-            if self._labels is not None and self._labels.has_file_labels and run.is_first:
+            if self._labels is not None and run.is_first and self._labels.may_name(run.label_file):
                 self._pending.append(run)
             else:
                 self._add_run(run, only_session=False)
         several = self._shard is not None and self._shard.has_several_sessions
         pending, self._pending = self._pending, []
         for run in pending:
-            alone = self._player.session_counts[run.order[:-1]] == 1
-            self._add_run(run, only_session=alone and not several)
+            alone = self._player.session_counts[run.source or run.order[:-1]] == 1
+            self._add_run(run, only_session=alone and (bool(run.source) or not several))
 
     def _add_run(self, run: Run, *, only_session: bool) -> None:
         if self._labels is not None:
-            indices, success = self._labels.find(run.id, run.file, only_session=only_session)
+            indices, success = self._labels.find(run.id, run.label_file, only_session=only_session)
             self.tally.matched_labels.update(indices)
             if success is not None:
                 if run.success is not None and run.success is not success:

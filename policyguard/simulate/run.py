@@ -39,11 +39,12 @@ class ChangedDecision(NamedTuple):
 class Run:
     """A recorded session under the policy, and under the baseline if there is one.
 
-    `order` is its position in everything that is read; `is_first`: it is the first session of its
-    file; `is_orphan`: its parent was not active when it started. `last_seen` is the line where it
-    or a descendant last had an event. `newly_refused` and `newly_allowed` count calls, the first
-    of which are `first_refused` and `first_allowed`. `candidates` counts calls on which candidate
-    policies differed when it was recorded, by kind.
+    `source` is the file that a converted session comes from, else empty; labels name that, or
+    `file`. `order` is its position in everything that is read; `is_first`: it is the first session
+    of its file; `is_orphan`: its parent was not active when it started. `last_seen` is the line
+    where it or a descendant last had an event. `newly_refused` and `newly_allowed` count calls, the
+    first of which are `first_refused` and `first_allowed`. `candidates` counts calls on which
+    candidate policies differed when it was recorded, by kind.
 
     `root` is the first of its session tree; `tree_counts` are for a sample to count, until
     the root `is_counted`.
@@ -62,8 +63,10 @@ class Run:
         is_first: bool,
         timeline: bool,
         agent: str = "",
+        source: str = "",
     ) -> None:
         self.id = id_
+        self.source = source
         self.agent = agent
         self.file = file
         self.format = format_
@@ -90,6 +93,11 @@ class Run:
         self.candidates: dict[str, int] = {}
         self._timeline = Timeline(accepts_calls=timeline)
         self._open_calls: dict[str, tuple[str, TimelineCall | None]] = {}
+
+    @property
+    def label_file(self) -> str:
+        """The file that labels name."""
+        return self.source or self.file
 
     def replay_call(self, event: Admitted | Refused) -> None:
         """Evaluate a recorded call."""

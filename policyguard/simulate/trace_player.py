@@ -37,7 +37,7 @@ class TracePlayer:
     `on_progress` is called now and then between two events, and may raise to stop; `close_all`
     then returns the open sessions. `on_tool` gets the tool and server of each call.
     `session_counts` counts the sessions of each file that was played last, by the file's read
-    order.
+    order; with `by_source`, those of a converted recording by their source.
     """
 
     def __init__(
@@ -48,15 +48,17 @@ class TracePlayer:
         on_progress: Callable[[], None] | None = None,
         on_tool: Callable[[str, str], None] | None = None,
         is_sampled: Callable[[Event], bool] | None = None,
+        by_source: bool = False,
     ) -> None:
         self._policies = policies
         self._timelines = timelines
         self._on_progress = on_progress
         self._on_tool = on_tool
         self._is_sampled = is_sampled
+        self._by_source = by_source
         self._open: dict[str, Run] = {}
         self.events = 0
-        self.session_counts: Counter[ReadOrder] = Counter()
+        self.session_counts: Counter[ReadOrder | str] = Counter()
 
     def play(
         self,
@@ -128,10 +130,11 @@ class TracePlayer:
 
     def _open_run(self, event: Event, locate: Locate, line: int) -> Run:
         trace, order = locate(line)
-        self.session_counts[order[:-1]] += 1
         started = (
             event if isinstance(event, SessionStarted) else SessionStarted(event.session, event.at)
         )
+        place = (started.source if self._by_source else "") or order[:-1]
+        self.session_counts[place] += 1
         parent = self._open.get(started.parent) if started.parent else None
         if parent is not None and line - parent.last_seen > IDLE_LINES:
             parent = None  # it is over, even if it was not closed yet
@@ -147,9 +150,10 @@ class TracePlayer:
             replays,
             parent=parent,
             is_orphan=bool(started.parent) and parent is None,
-            is_first=self.session_counts[order[:-1]] == 1,
+            is_first=self.session_counts[place] == 1,
             timeline=self._timelines,
             agent=started.agent,
+            source=started.source,
         )
         return run
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import msgspec
 
 from policyguard.model.event import Event, SessionStarted
-from policyguard.traces.item import Skipped
-from policyguard.traces.reader import TraceFile
+from policyguard.traces.containers.row_filter import ALL_ROWS, Rows
+from policyguard.traces.interleaving import InterleavedFiles
+from policyguard.traces.item import Item, Skipped
+from policyguard.traces.reader import Reader, TraceFile
+from policyguard.traces.session_trees import find_session_trees
 
 
 class RenamedSession(msgspec.Struct, frozen=True):
@@ -44,6 +48,31 @@ def convert_traces(traces: Iterable[TraceFile]) -> Iterator[Event | Skipped | Re
             ):
                 item = msgspec.structs.replace(item, parent=new_ids[item.parent])
             yield item
+
+
+def read_trees(files: Sequence[Path], rows: Rows = ALL_ROWS) -> Iterator[TraceFile]:
+    """Yield the traces of files, those of one session tree merged.
+
+    Events that start a session name its file as `source`, for labels name that. What was converted
+    before keeps its own.
+    """
+    reader = Reader(rows=rows)
+    for tree in find_session_trees(files, rows=rows):
+        first, *others = tree.indices
+        if others:
+            merged = InterleavedFiles(reader, files, tree)
+            yield TraceFile(files[first], None, _name_sources(merged, merged))
+        else:
+            for trace in reader.iter_files(files[first]):
+                yield TraceFile(trace.path, trace.format, _name_sources(trace, trace))
+
+
+def _name_sources(items: Iterable[Item], located: TraceFile | InterleavedFiles) -> Iterator[Item]:
+    for item in items:
+        if isinstance(item, SessionStarted) and not item.source:
+            trace = located if isinstance(located, TraceFile) else located.trace
+            item = msgspec.structs.replace(item, source=str(trace.path))
+        yield item
 
 
 def _unused_id(session: str, used_ids: dict[str, int]) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
@@ -167,9 +169,22 @@ def test_what_is_converted_is_read_back_as_the_same_events(path: Path, tmp_path:
     before = events(path)
     assert result.exit_code == (0 if before else 1)
     trace = Reader().read(out)
-    assert [item for item in trace if not isinstance(item, Skipped)] == before
+    after = [item for item in trace if not isinstance(item, Skipped)]
+    assert {start.source for start in starts(after)} <= {str(path)}
+    assert without_sources(after) == before
     assert trace.format == ("policyguard" if before else None)
     assert f"{len(before)} events written" in result.stderr
+
+
+def starts(items: Iterable[Event]) -> list[SessionStarted]:
+    return [item for item in items if isinstance(item, SessionStarted)]
+
+
+def without_sources(items: Iterable[Event]) -> list[Event]:
+    return [
+        msgspec.structs.replace(item, source="") if isinstance(item, SessionStarted) else item
+        for item in items
+    ]
 
 
 def test_sessions_of_the_same_id_get_their_own(tmp_path: Path) -> None:
@@ -181,10 +196,11 @@ def test_sessions_of_the_same_id_get_their_own(tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("d.jsonl", "a/chat.json", "b/chat.json", "c/chat.json")]
     result = run("convert", *files, "-o", out)
     read = events(out)
-    starts = [event.session for event in read if isinstance(event, SessionStarted)]
-    assert starts == ["chat.json#1", "chat.json", "chat.json#2", "chat.json#3"]
+    names = ["chat.json#1", "chat.json", "chat.json#2", "chat.json#3"]
+    assert [start.session for start in starts(read)] == names
+    assert [start.source for start in starts(read)] == list(map(str, files))
     plain = events(CHAT)
-    assert [event for event in read if event.session == "chat.json"] == plain
+    assert without_sources(event for event in read if event.session == "chat.json") == plain
     assert sum(event.session == "chat.json#3" for event in read) == len(plain)
     assert f"session `chat.json` of {files[2]} becomes `chat.json#2`" in result.stderr
 

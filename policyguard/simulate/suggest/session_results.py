@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path, PurePath
@@ -128,11 +129,16 @@ class SessionsFold:
             lambda item, line: None,
             current_line,
         )
-        found = [(run.id, run.file, _session_result(run, self._observed)) for run in runs]
-        alone = len(found) == 1 and not (shard is not None and shard.has_several_sessions)
-        self._results.sessions += (
-            self._labelled(*one, only_session=alone) for one in found if one[2].calls
-        )
+        found = [
+            (run.id, run.label_file, run.source, _session_result(run, self._observed))
+            for run in runs
+        ]
+        counts = Counter(source for _, _, source, _ in found)
+        several = shard is not None and shard.has_several_sessions
+        for id_, file, source, result in found:
+            if result.calls:
+                alone = counts[source] == 1 and (source != "" or not several)
+                self._results.sessions.append(self._labelled(id_, file, result, only_session=alone))
 
     def add_tree(self, reader: Reader, files: Sequence[Path], tree: SessionTree) -> None:
         """Replay the files of a session tree, each on its own."""

@@ -25,6 +25,7 @@ class EventHead(msgspec.Struct):
     session: str
     event: str = ""
     parent: str = ""
+    source: str = ""
 
 
 _head_decoder = msgspec.json.Decoder(EventHead)

@@ -30,14 +30,16 @@ from policyguard.guard.sessions.open_sessions import OpenSessions
 from policyguard.guard.sessions.opening import find_session
 from policyguard.guard.tools.receivers import GuardedTools
 from policyguard.journal.errors import JournalError
+from policyguard.model.errors import ClosedError
 from policyguard.model.event import CallEnded, Event, Released, SessionEnded, SessionStarted
 from policyguard.store import fork_safety
-from policyguard.store.errors import StoreError
+from policyguard.store.errors import SessionBusyError, StoreError
 from policyguard.store.paths import is_database_address, resolve_store_path
 from policyguard.store.protocol import Store
 
 if TYPE_CHECKING:
     from policyguard.guard.candidate import Candidate
+    from policyguard.guard.journals.anchoring import JournalAnchoring
     from policyguard.guard.journals.retention import JournalRetention
     from policyguard.journal.journal import Journal
 
@@ -97,11 +99,17 @@ class Guard(GuardRecords):
         self._closed_lock, self._closed_sessions = threading.Lock(), None
         self._journal: Journal | None = None
         self._journal_retention: JournalRetention | None = None
+        self._journal_anchoring: JournalAnchoring | None = None
         if store is not None:
             self._journal = setup.open_journal(compiled, store, location, self._state.host_reports)
             self._journal_retention = setup.apply_retention(
                 compiled, store, location, self._steady_clock
             )
+        if self._journal is not None and self._journal.is_shared:
+            from policyguard.guard.journals.anchoring import JournalAnchoring  # most have none
+
+            self._journal_anchoring = JournalAnchoring(self)
+            self._journal.on_lost = self._journal_anchoring.drop
         quotas = store.quotas if store is not None else None
         self._shared_budgets = self._state.shared_budgets = open_shared_budgets(
             quotas, self._evaluator, self._state.evaluator_state.ledger
@@ -210,6 +218,8 @@ class Guard(GuardRecords):
             self._journal = None
             if self._journal_retention is not None:
                 exit_stack.callback(self._journal_retention.close)
+            if self._journal_anchoring is not None:
+                self._journal_anchoring.close()
             self._update_emitters()
 
     async def aclose(self) -> None:
@@ -326,6 +336,8 @@ class Guard(GuardRecords):
             if isinstance(event, (Released, CallEnded)):
                 self._state.fold(event)
             raise
+        except SessionBusyError:  # let go of already
+            raise ClosedError(f"session {event.session!r:.80} is another process's now") from None
         except StoreError as error:
             warn(f"an event of session {event.session!r} is written, but not anchored: {error}")
         self._state.fold(event)

@@ -140,12 +140,18 @@ class GuardRecords:
             self._drop_session(child.id, f"is let go with its parent {session!r}")
         warn(f"session {session!r} {reason}")
         opened = self._open_sessions.get(session)
-        self._state.forget(session)
+        if session in self._state.evaluator_state.sessions:
+            self._state.forget(session)
         if opened is not None:
             opened._detach()
         if self._journal is not None:
             self._journal.abandon_session(session)
         self._open_sessions.remove(session)
+
+    def _drop_lost(self, session: str) -> None:
+        """Let go of a session at once whose anchor was refused, since another has opened it."""
+        if not self.closed and self._open_sessions.is_held(session):
+            self._drop_session(session, "is another process's now: it was opened there")
 
     def revoke(self, id: str, *, by: str) -> bool:  # noqa: A002 - the constraint's own word
         """Revoke a constraint or a grant, for every process with the same store.

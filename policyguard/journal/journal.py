@@ -6,6 +6,7 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from policyguard.engines.operating_system import after_fork_in_child
@@ -19,13 +20,13 @@ from policyguard.journal.journal_file import JournalFile, has_all_anchors
 from policyguard.journal.line_template import LineTemplate, parse_template
 from policyguard.journal.reader import read_events
 from policyguard.journal.redaction import Redactions
-from policyguard.model.event import Event, Refused, SessionEnded, TurnStarted
+from policyguard.model.event import Approved, Event, Granted, Refused, SessionEnded, TurnStarted
 from policyguard.model.text import escape_surrogates
-from policyguard.store.errors import StoreError
+from policyguard.store.errors import SessionBusyError, StoreError
 from policyguard.store.paths import ensure_private_folder
 from policyguard.store.protocol import AnchorStore, SharedAnchorStore
 
-_ANCHORED_EVENTS = frozenset({Refused, TurnStarted, SessionEnded})
+_ANCHORED_EVENTS = frozenset({Refused, TurnStarted, SessionEnded, Approved, Granted})
 
 
 class Journal:
@@ -34,7 +35,8 @@ class Journal:
     `redactions` are applied to events. A written event survives the death of the process, with
     `sync` also power loss. With a `key`, no one else can forge a chain. `monotonic` returns
     nanoseconds. `on_finding` receives a session and what opening its file repaired.
-    `current_file` is public for callers that write template lines themselves.
+    `current_file` is public for callers that write template lines themselves. `on_lost` receives
+    a session that another host has opened meanwhile, as soon as its anchor is refused.
 
     After a fork the child may write only sessions that the parent had not opened.
     """
@@ -62,6 +64,7 @@ class Journal:
         self._hasher = Hasher(key)
         self._monotonic = monotonic
         self._on_finding = on_finding if on_finding is not None else _ignore_finding
+        self.on_lost: Callable[[str], None] = _ignore_lost
         self._files: OrderedDict[str, JournalFile] = OrderedDict()
         self.current_file: JournalFile | None = None
         self._parent_sessions: frozenset[str] = frozenset()
@@ -112,7 +115,8 @@ class Journal:
         else:
             while len(files) >= self._max_open_files:
                 _, oldest = files.popitem(last=False)
-                self._anchor_and_close(oldest)
+                with suppress(SessionBusyError):  # `on_lost` has it
+                    self._anchor_and_close(oldest)
             files[session] = self._open(session)
         self.current_file = file = files[session]
         return file
@@ -138,6 +142,25 @@ class Journal:
             has_all_anchors=has_all_anchors(anchors, anchor, self._hasher),
             lines=lines,
         )
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other hosts may go on with its sessions."""
+        return isinstance(self._anchors, SharedAnchorStore)
+
+    def anchor_all(self) -> None:
+        """Anchor what is not yet. Raises `StoreError` if the store fails."""
+        for file in [*self._files.values()]:
+            with suppress(SessionBusyError):  # `on_lost` has it
+                file.anchor_rest()
+
+    def confirm(self, session: str) -> None:
+        """Anchor a session's lines at once where another host may have gone on with it.
+
+        Raises `SessionBusyError` if one has, `StoreError` if that cannot be known.
+        """
+        if self.is_shared:
+            self.switch_to(session).anchor()
 
     def close_session(self, session: str) -> None:
         """Anchor and close the file of a session, which another process may then go on with."""
@@ -194,7 +217,11 @@ class Journal:
             on_finding=self._on_finding,
             monotonic=self._monotonic,
             on_failure=self._discard,
+            on_lost=self._note_lost,
         )
+
+    def _note_lost(self, session: str) -> None:
+        self.on_lost(session)
 
     def _anchor_and_close(self, file: JournalFile) -> None:
         try:
@@ -213,6 +240,10 @@ class Journal:
 
 def _ignore_finding(session: str, finding: VerifyFinding) -> None:
     """Ignore a finding: it is not an error."""
+
+
+def _ignore_lost(session: str) -> None:
+    """Ignore that a session is another host's now: the error says so."""
 
 
 _instances: weakref.WeakSet[Journal] = weakref.WeakSet()

@@ -20,7 +20,7 @@ from policyguard.journal.findings import VerifyFinding, describe_repair, describ
 from policyguard.journal.handover import lacks_lines, place_of, take_over
 from policyguard.journal.recovery import first_key_id, recover, require_regular
 from policyguard.model.text import escape_surrogates
-from policyguard.store.errors import StoreError
+from policyguard.store.errors import SessionBusyError, StoreError
 from policyguard.store.paths import FILE_MODE
 from policyguard.store.protocol import Anchor, AnchorStore, Repaired, SharedAnchorStore
 
@@ -30,9 +30,8 @@ with suppress(ImportError):  # Windows, where stores in files and journals are r
 _LOCK_ATTEMPTS, _LOCK_RETRY_SECONDS = 20, 0.005
 """Retries for a lock, which `retention` holds for a moment."""
 
-_ANCHOR_INTERVAL, _SHARED_INTERVAL = 1_000_000_000, 250_000_000
-"""Nanoseconds after which the next event is anchored, whatever its type; the second where another
-host would go on from there."""
+_ANCHOR_INTERVAL = 1_000_000_000
+"""Nanoseconds after which the next event is anchored, whatever its type."""
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | O_CLOEXEC | O_NOFOLLOW
 
@@ -42,8 +41,9 @@ class JournalFile:
 
     While open it excludes all other writers, even of this process (`flock`). After an error it
     calls `on_failure` and must be reopened: the file may be longer than it knows. `session_json` is
-    the session's id as JSON. It anchors an event every second (of `monotonic`, in ns), or more
-    often for other hosts. `on_finding` receives the session and what was repaired.
+    the session's id as JSON. It anchors an event every second (of `monotonic`, in ns).
+    `on_finding` receives the session and what was repaired, `on_lost` the session when its anchor
+    is refused, since another host has opened it.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class JournalFile:
         on_finding: Callable[[str, VerifyFinding], None],
         monotonic: Callable[[], int],
         on_failure: Callable[[JournalFile], None],
+        on_lost: Callable[[str], None],
     ) -> None:
         self.path = path
         self.session = session
@@ -74,9 +75,8 @@ class JournalFile:
                 is_taken_over = True
         self._descriptor, created = _open(path)
         self._monotonic = monotonic
-        self._anchor_interval = _ANCHOR_INTERVAL if self._shared is None else _SHARED_INTERVAL
-        self._anchor_due = monotonic() + self._anchor_interval
-        self._on_failure = on_failure
+        self._anchor_due = monotonic() + _ANCHOR_INTERVAL
+        self._on_failure, self._on_lost = on_failure, on_lost
         try:
             if self._shared is None:  # else the lock of the session excludes others
                 anchor = anchors.get(named)
@@ -102,8 +102,8 @@ class JournalFile:
         self._chain = Chain(hasher, id_, position.count, last)
         self._size = position.size
         self._hasher = hasher
-        if hasher.key_id and not position.count:  # see `anchor_mac`
-            self._anchor_due = 0
+        if (hasher.key_id or self._shared is not None) and not position.count:
+            self._anchor_due = 0  # see `anchor_mac`; and another host would begin another chain
         self._anchored_count = anchor.count if anchor is not None and not unsigned else 0
         self._anchored_at = anchor.at if anchor is not None else None
         # What a store of several hosts has of the file; 0 also where it began without that.
@@ -119,8 +119,13 @@ class JournalFile:
         for finding in findings:
             on_finding(session, finding)
         if findings:
-            with suppress(StoreError):  # noted once: what is anchored is not adopted again
+            try:  # noted once: what is anchored is not adopted again
                 self.anchor()
+            except SessionBusyError:
+                self.close()
+                raise
+            except StoreError:
+                pass
         if is_taken_over:  # the first line is saved at once: from then on it is this host's
             self._anchor_due = 0
 
@@ -167,8 +172,19 @@ class JournalFile:
                 else:
                     self._put_lines(self._shared, anchor)
                 self._anchored_count, self._anchored_at = chain.count, at
+        except SessionBusyError:
+            self._on_lost(self.session)
+            raise
         finally:  # after a timeout, do not wait for the store again at once
-            self._anchor_due = self._monotonic() + self._anchor_interval
+            self._anchor_due = self._monotonic() + _ANCHOR_INTERVAL
+
+    def anchor_rest(self) -> None:
+        """Save an anchor if there are lines without one. Raises `StoreError`.
+
+        Not for a file that has lost its path: the next event says so.
+        """
+        if self._chain.count > self._anchored_count and not self._find_loss():
+            self.anchor()
 
     def _put_lines(self, shared: SharedAnchorStore, anchor: Anchor) -> None:
         """Save an anchor with the lines that the store does not have yet."""
@@ -194,18 +210,24 @@ class JournalFile:
 
     def _check_file(self) -> None:
         """Check that the file still has its path: writes to a removed file are lost."""
-        try:
-            if os.path.samestat(self.path.stat(), os.fstat(self._descriptor)):
-                return
-            reason = "is another file now"
-        except OSError as error:
-            reason = f"is gone ({error.strerror})"
+        reason = self._find_loss()
+        if not reason:
+            return
         self._on_failure(self)
         raise JournalError(
             self.path,
             f"{reason}: it was removed or replaced while being written",
             "put it back, or use another session id",
         )
+
+    def _find_loss(self) -> str:
+        """Return why the file does not have its path any more; empty if it has."""
+        try:
+            if os.path.samestat(self.path.stat(), os.fstat(self._descriptor)):
+                return ""
+        except OSError as error:
+            return f"is gone ({error.strerror})"
+        return "is another file now"
 
     def _truncate(self) -> None:
         """Cut an unfinished line; if that fails, the next opening repairs it."""

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 from policyguard import AlteredError, Decision, Guard
 from policyguard.cli import main
 from policyguard.journal.verify import VerifyResult, verify
+from policyguard.store.protocol import Anchor
 from tests.store.postgres_server import Server, postgres
 
 __all__ = ["postgres"]
@@ -278,3 +280,124 @@ def test_a_host_that_was_frozen_writes_nothing_more(hosts: tuple[Host, Host]) ->
             assert read() == before
     assert [*map(bool, two.call("look", "look", "look", "look"))] == [True, True, True, False]
     assert not [*one.journals.glob("*.aside")], "it was not opened there"
+
+
+PAUSING = """
+import sys, time
+from policyguard import Guard
+guard = Guard.load(sys.argv[1], store=sys.argv[2], journal=sys.argv[3])
+session = guard.session("s")
+for _ in range(3):
+    session.record(session.check("look"), result="ok")
+print("up", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_host_that_dies_in_a_pause_leaves_nothing_behind(hosts: tuple[Host, Host]) -> None:
+    """Lines are put without a next call: the calls before a pause are counted elsewhere too."""
+    one, two = hosts
+    arguments = [str(one.policy), one.address, str(one.journals)]
+    pausing = subprocess.Popen(
+        [sys.executable, "-c", PAUSING, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert pausing.stdout is not None
+    assert pausing.stdout.readline() == "up\n"
+    lines = one.file().read_bytes().count(b"\n")
+    wait_for(lambda: read_anchor(one.address).count == lines)
+    pausing.kill()
+    pausing.communicate()
+    assert [*map(bool, two.call("look", "look"))] == [True, False]
+
+
+def read_anchor(address: str, session: str = "s") -> Anchor:
+    store = PostgresStore(address, caps=None)
+    try:
+        anchor = store.anchors.get(session)
+        assert anchor is not None
+        return anchor
+    finally:
+        store.close()
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if is_so():
+            return
+        time.sleep(0.05)
+    pytest.fail("it did not happen")
+
+
+def cut_connections(address: str) -> None:
+    """End all connections, as a network does, and wait until the locks of sessions are gone."""
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name = 'policyguard'"
+        )
+        wait_for(
+            lambda: (
+                connection.execute(
+                    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+                ).fetchone()
+                == (0,)
+            )
+        )
+
+
+@pytest.mark.parametrize("on_error", ["block", "allow"])
+def test_an_approval_is_not_used_by_a_host_that_has_lost_the_session(
+    hosts: tuple[Host, Host], on_error: str
+) -> None:
+    one, two = hosts
+    one.policy.write_text(f"{POLICY}on_internal_error: {on_error}\n")
+    with one.load() as guard:
+        session = guard.session("s")
+        child = guard.session("child", parent=session)
+        asked = session.check("deploy", {"n": 1})
+        session.approve(asked, by="ann")
+        guard._constraint_sync.next_poll = float("inf")  # type: ignore[union-attr]  # it has a store
+        cut_connections(one.address)
+        with two.load() as other:
+            other.session("s")  # has not written a line yet
+            decision = session.check("deploy", {"n": 1})
+            assert not decision.allowed
+            assert "opened by another process" in decision.errors[0].error
+            assert session.closed
+            assert child.closed, "it is let go with its parent"
+            assert other.session("s").check("deploy", {"n": 1}).allowed
+
+
+def test_an_approval_is_not_used_without_the_database(postgres: Server, tmp_path: Path) -> None:
+    one = Host(tmp_path / "one", postgres.new_address())
+    one.policy.write_text(f"{POLICY}on_internal_error: allow\n")
+    with one.load() as guard:
+        session = guard.session("s")
+        session.approve(session.check("deploy", {"n": 1}), by="ann")
+        postgres.stop()
+        try:
+            assert session.check("look").allowed
+            decision = session.check("deploy", {"n": 1})
+        finally:
+            postgres.start()
+        assert not decision.allowed
+        assert decision.errors
+        assert not session.closed
+        lines = one.file().read_bytes().count(b"\n")
+        wait_for(lambda: read_anchor(one.address).count == lines)  # put when it is back
+
+
+def test_a_session_is_let_go_of_when_its_anchor_is_refused(hosts: tuple[Host, Host]) -> None:
+    one, two = hosts
+    with one.load() as guard:
+        session = guard.session("s")
+        assert session.check("look")
+        guard._constraint_sync.next_poll = float("inf")  # type: ignore[union-attr]  # it has a store
+        cut_connections(one.address)
+        with two.load() as other:
+            other.session("s")
+            wait_for(lambda: session.closed)
+            assert not session.check("look")

@@ -92,6 +92,7 @@ class CallPipeline(KnownCalls):
             with suppress(Exception):
                 identity, invalid_reason = _identify_odd(evaluator, attempt)
         ancestor_events: list[ChildCharged] | None = None
+        is_spending = False
         with guard._lock:
             if requires_new and self.resolve_host_call(attempt.host_call, in_flight_only=True):
                 raise ValueError(f"call `{attempt.host_call}` is in flight: report it first")
@@ -163,6 +164,8 @@ class CallPipeline(KnownCalls):
                     guard_state.fold(refused)
                     guard._events.emit(refused)
                 elif bound_plan is not None:
+                    approvals = state.approvals.received
+                    is_spending = bool(approvals) and attempt.approval_fingerprint in approvals
                     admit_call(evaluator, guard_state.evaluator_state, attempt)
                     if guard._has_audience:
                         guard._events.emit_admitted(attempt, decision)
@@ -174,10 +177,15 @@ class CallPipeline(KnownCalls):
                         if attempt.cleared:
                             ancestor_events = ancestor_events or []
                             guard._events.emit_run_marks(state, attempt.at, (), attempt.cleared)
+                    if is_spending and guard._journal is not None:
+                        guard._journal.confirm(state.id)  # it is used up on this host alone
                     if decision.violations:
                         self.advice.add(attempt.batch or decision.id, decision.message)
             except (JournalError, StoreError) as error:
-                return self._handle_write_error(decision, attempt, error, ancestor_events)
+                allow = self._allow_on_error and not (is_spending and not mode.observe)
+                return self._handle_write_error(
+                    decision, attempt, error, ancestor_events, allow=allow
+                )
         if guard_state.host_reports.pending:
             return guard_state.host_reports.report(decision)
         return decision
@@ -193,13 +201,20 @@ class CallPipeline(KnownCalls):
         attempt: Attempt,
         error: Exception,
         emitted: list[ChildCharged] | None,
+        *,
+        allow: bool,
     ) -> Decision:
-        """Decide as `on_internal_error` says, since an event could not be written.
+        """Decide as `on_internal_error` says (`allow`), since an event could not be written.
 
-        `emitted` are the events of ancestors that were written, None if the call's was not.
+        `emitted` are the events of ancestors that were written, None if the call's was not. A
+        session that was lost to another host refuses.
         """
         eval_error = EvalError("journal", str(error))
-        if decision.allowed and not self._allow_on_error:
+        if self.closed:
+            attempt.id = ""
+            closed = replace(self._closed_evaluation, errors=(eval_error,))
+            return decisions.build_decision(self._state.id, closed, attempt, observe=False)
+        if decision.allowed and not allow:
             released = Released(self._state.id, attempt.at, decision.id)
             self._guard._state.fold(released)
             if emitted is not None:

@@ -91,6 +91,8 @@ class OpenSessions:
                     continue
                 if getattr(found, "before", None) != getattr(lock, "opening", None):
                     lost[id_] = None
+                    found.release()  # under this number nothing may be written of the old state
+                    continue
                 self._locks[id_] = found
         self._lost = {}
         self._lock_generation = generation

@@ -191,6 +191,8 @@ def _add_session(
         guard._events.emit(event)
     if guard._journal_retention is not None:
         guard._journal_retention.note_opened()
+    if guard._journal_anchoring is not None:
+        guard._journal_anchoring.start()
     return session
 
 

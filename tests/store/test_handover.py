@@ -401,3 +401,15 @@ def test_a_session_is_let_go_of_when_its_anchor_is_refused(hosts: tuple[Host, Ho
             other.session("s")
             wait_for(lambda: session.closed)
             assert not session.check("look")
+
+
+def test_ids_with_a_nul_byte_are_kept_apart(hosts: tuple[Host, Host]) -> None:
+    one, two = hosts
+    ids = ("a\0b", "a\\0b", "a\x1a0b", "a\x1ab", "a\x1a\0b")
+    for number, id_ in enumerate(ids):
+        one.call(*["look"] * (number % 4 + 1), session=id_)
+    assert codes(check(one.address, one)) == []
+    for number, id_ in enumerate(ids):
+        left = 3 - number % 4
+        assert [*map(bool, two.call("read", session=id_))] == [left > 0]
+    assert [finding.severity for finding in check(one.address, one, two).findings] == ["info"] * 5

@@ -108,8 +108,10 @@ class Database:
     def _run(self, query: str, values: Sequence[object]) -> list[Row]:
         connection = self._connect()
         with self._translated():
-            cursor = connection.execute(query, [*map(_clean, values)])
-            return cursor.fetchall() if cursor.description is not None else []
+            cursor = connection.execute(query, [*map(_escape, values)])
+            if cursor.description is None:
+                return []
+            return [tuple(map(_unescape, row)) for row in cursor.fetchall()]
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -210,10 +212,21 @@ def _read_version(connection: psycopg.Connection[Row]) -> int:
     return int(row[0] or 0) if row is not None else 0
 
 
-def _clean(value: object) -> object:
-    """Return a value as a column of text can hold it."""
+_ESCAPE = "\x1a"
+
+
+def _escape(value: object) -> object:
+    """Return a value as a column of text can hold it: without NUL, and no two alike."""
     if isinstance(value, str):
-        return escape_surrogates(value).replace("\0", "\\0")
+        text = escape_surrogates(value)
+        return text.replace(_ESCAPE, f"{_ESCAPE}1").replace("\0", f"{_ESCAPE}0")
+    return value
+
+
+def _unescape(value: object) -> object:
+    """Return a value as it was before `_escape`."""
+    if isinstance(value, str) and _ESCAPE in value:
+        return value.replace(f"{_ESCAPE}0", "\0").replace(f"{_ESCAPE}1", _ESCAPE)
     return value
 
 

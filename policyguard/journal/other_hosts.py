@@ -8,7 +8,7 @@ from pathlib import Path
 
 from policyguard.journal.chain import ChainPosition
 from policyguard.journal.findings import VerifyFinding, make_finding
-from policyguard.journal.handover import count_common, place_of, read_lines
+from policyguard.journal.handover import count_common, lacks_lines, place_of, read_lines
 from policyguard.store.protocol import Anchor, AnchorStore, SharedAnchorStore
 
 
@@ -16,11 +16,13 @@ class OtherHosts:
     """What other hosts have of the sessions that are verified.
 
     With `anchors` of several hosts, theirs are the sessions whose last lines were put there from
-    another place than the verified one. Without, other files of the same session are compared.
+    another place than the verified one. That is enough where `is_one` folder is verified; of
+    several, one must have these lines.
     """
 
-    def __init__(self, anchors: AnchorStore | None) -> None:
+    def __init__(self, anchors: AnchorStore | None, *, is_one: bool) -> None:
         self._shared = anchors if isinstance(anchors, SharedAnchorStore) else None
+        self._is_one = is_one
         self._files: dict[str, list[Path]] = {}
         self._elsewhere: dict[str, int] = {}
 
@@ -31,7 +33,7 @@ class OtherHosts:
 
     def have(self, session: str, folder: Path) -> bool:
         """Whether a session's last lines were not written in this folder; it is counted then."""
-        place = self._find_place(session, folder)
+        place = self.find_place(session, folder) if self._is_one else ""
         if place:
             self._elsewhere[place] = self._elsewhere.get(place, 0) + 1
         return bool(place)
@@ -46,35 +48,53 @@ class OtherHosts:
     def find_handover(
         self, file: Path, end: ChainPosition, anchors: list[Anchor]
     ) -> VerifyFinding | None:
-        """Return that a file is behind its anchor because its session went on elsewhere."""
-        anchored = max((one.count for one in anchors if one.chain == end.chain), default=0)
-        if end.count >= anchored or len({one.chain for one in anchors}) != 1:
+        """Return that a file lacks its anchor because its session went on elsewhere.
+
+        A host that died, or was cut off, lacks at most lines that others have put into the store,
+        and has at most lines that it has not put there itself: else there is no such finding.
+        """
+        if len({one.chain for one in anchors}) != 1:
             return None
-        for where, lines in self._find_longer(file, anchors[0].session, end):
+        last = max(anchors, key=lambda one: one.count)
+        if not lacks_lines(file, last):
+            return None
+        is_first = end.count <= 1 and end.chain != last.chain  # it died before this was anchored
+        for where, lines in self._find_places(file, last):
             with file.open("rb") as own_lines:
                 common = count_common(own_lines, lines)
+                own_lines.seek(0)
+                size = sum(len(own_lines.readline()) for _ in range(common))
+            if size < self._find_put_size(last.session, file.parent):
+                return None
             if common == end.count:
-                message = f"ends at line {end.count} of {anchored}: the session went on at {where}"
+                message = (
+                    f"ends at line {end.count} of {last.count}: the session went on at {where}"
+                )
                 return make_finding("journal/handed-over", file, message, end.count)
-            if common:
+            if common or is_first:
                 own = end.count - common
-                message = f"{own} lines were never anchored: the session went on without them at "
-                return make_finding("journal/set-aside", file, message + where, common + 1)
+                what = "1 line was" if own == 1 else f"{own} lines were"
+                message = f"{what} never anchored: the session went on without them at {where}"
+                return make_finding("journal/set-aside", file, message, common + 1)
         return None
 
-    def _find_longer(
-        self, file: Path, session: str, end: ChainPosition
-    ) -> Iterator[tuple[str, Iterable[bytes]]]:
-        """Yield the places where the session went on, with its lines there."""
-        where = self._find_place(session, file.parent)
-        if where and self._shared is not None:
-            yield where, read_lines(self._shared.lines(session), sys.maxsize)
+    def _find_places(self, file: Path, last: Anchor) -> Iterator[tuple[str, Iterable[bytes]]]:
+        """Yield the places that have what was anchored last, with the session's lines there."""
+        where = self.find_place(last.session, file.parent)
+        if where and self._is_one and self._shared is not None:
+            yield where, read_lines(self._shared.lines(last.session), sys.maxsize)
         for other in self._files.get(file.name, ()):
-            if other != file and other.stat().st_size > end.size:
+            if other != file and not lacks_lines(other, last):
                 with other.open("rb") as lines:
                     yield str(other), lines
 
-    def _find_place(self, session: str, folder: Path) -> str:
+    def _find_put_size(self, session: str, folder: Path) -> int:
+        """Return up to which byte this folder's host has put the session's lines."""
+        if self._shared is None:
+            return 0
+        return self._shared.lines_size(session, place_of(folder))
+
+    def find_place(self, session: str, folder: Path) -> str:
         """Return the other place where a session went on; empty for this one."""
         place = self._shared.last_place(session) if self._shared is not None else ""
         return "" if place == place_of(folder) else place

@@ -39,7 +39,14 @@ from policyguard.journal.folder import SUFFIX, file_name, is_journal_name
 from policyguard.journal.other_hosts import OtherHosts
 from policyguard.journal.tampering import find_tampering
 from policyguard.store.paths import JOURNAL_FOLDER, hide_address
-from policyguard.store.protocol import Anchor, AnchorStore, JournalNote, Pruned, Repaired
+from policyguard.store.protocol import (
+    Anchor,
+    AnchorStore,
+    JournalNote,
+    Pruned,
+    Repaired,
+    SharedAnchorStore,
+)
 
 _MAX_FINDINGS = 100
 """The number of findings listed per file."""
@@ -166,7 +173,7 @@ class _Verifier:
     ) -> None:
         self._anchors = anchors
         # Of a single folder, sessions may be elsewhere; several are all there are.
-        self._other_hosts = OtherHosts(anchors if is_one else None)
+        self._other_hosts = OtherHosts(anchors, is_one=is_one)
         self._hasher = hasher
         exported_anchors = [one for one in exported if isinstance(one, Anchor)]
         exported_notes = [one for one in exported if not isinstance(one, Anchor)]
@@ -306,6 +313,8 @@ class _Verifier:
             for anchor in anchors
             if anchor.chain == position.chain or not self._is_explained(anchor)
         ]
+        if self._is_left_over(session, position, anchors, file.parent):
+            unexplained = []
         handed_over = self._other_hosts.find_handover(file, position, unexplained)
         if handed_over is not None:
             yield handed_over
@@ -316,12 +325,22 @@ class _Verifier:
         if tail and all(anchor.count <= position.count for anchor in anchors):
             message = f"{len(tail)} bytes of an unfinished line"
             yield make_finding("journal/torn-line", file, message, position.count + 1)
-        if self._has_lost_anchor(session, position, anchors, anchored_line):
+        if handed_over is None and self._has_lost_anchor(session, position, anchors, anchored_line):
             message = "was anchored when it was written, and the store has no such anchor"
             yield make_finding("journal/lost-anchor", file, message, anchored_line)
         elif not anchors and self._anchors is not None:
             message = f"none of {position.count} lines is anchored"
             yield make_finding("journal/no-anchor", file, message)
+
+    def _is_left_over(
+        self, session: str, end: ChainPosition, anchors: list[Anchor], folder: Path
+    ) -> bool:
+        """Whether a file is of a journal that was pruned, and its session began anew elsewhere."""
+        return (
+            (session, end.chain) in self._pruned
+            and all(anchor.chain != end.chain for anchor in anchors)
+            and bool(self._other_hosts.find_place(session, folder))
+        )
 
     def _has_lost_anchor(
         self, session: str, end: ChainPosition, anchors: list[Anchor], line: int
@@ -337,7 +356,9 @@ class _Verifier:
         now = self._anchors.get(session)  # the journal may have been written meanwhile
         known = [anchor.count for anchor in (self._stored.get(session), now) if anchor is not None]
         note = self._pruned.get((session, end.chain))
-        if note is not None and note.hash == end.hash:
+        if note is not None and (
+            note.hash == end.hash or isinstance(self._anchors, SharedAnchorStore)
+        ):
             return False  # the process died before it deleted the file
         return line > max([0, *known, self._explained.get((session, end.chain), 0)])
 

@@ -164,8 +164,8 @@ class SharedAnchorStore(AnchorStore, Protocol):
     def lines(self, session: str) -> Iterable[bytes]:
         """Yield the bytes of a session's journal as far as they were put, in pieces."""
 
-    def lines_size(self, session: str) -> int:
-        """Return up to which byte a session's journal was put."""
+    def lines_size(self, session: str, place: str | None = None) -> int:
+        """Return up to which byte a session's journal was put, from anywhere or from one place."""
 
     def last_place(self, session: str) -> str:
         """Return where the last lines were written; empty if there are none."""

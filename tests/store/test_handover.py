@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from policyguard import AlteredError, Decision, Guard
 from policyguard.cli import main
+from policyguard.journal.chain import Chain, ChainPosition, Hasher, advance
 from policyguard.journal.verify import VerifyResult, verify
 from policyguard.store.protocol import Anchor
 from tests.store.postgres_server import Server, postgres
@@ -306,8 +307,7 @@ def test_a_host_that_dies_in_a_pause_leaves_nothing_behind(hosts: tuple[Host, Ho
     )
     assert pausing.stdout is not None
     assert pausing.stdout.readline() == "up\n"
-    lines = one.file().read_bytes().count(b"\n")
-    wait_for(lambda: read_anchor(one.address).count == lines)
+    wait_until_put(one)
     pausing.kill()
     pausing.communicate()
     assert [*map(bool, two.call("look", "look"))] == [True, False]
@@ -321,6 +321,11 @@ def read_anchor(address: str, session: str = "s") -> Anchor:
         return anchor
     finally:
         store.close()
+
+
+def wait_until_put(host: Host) -> None:
+    lines = host.file().read_bytes().count(b"\n")
+    wait_for(lambda: read_anchor(host.address).count == lines)
 
 
 def wait_for(is_so: Callable[[], bool]) -> None:
@@ -386,8 +391,7 @@ def test_an_approval_is_not_used_without_the_database(postgres: Server, tmp_path
         assert not decision.allowed
         assert decision.errors
         assert not session.closed
-        lines = one.file().read_bytes().count(b"\n")
-        wait_for(lambda: read_anchor(one.address).count == lines)  # put when it is back
+        wait_until_put(one)
 
 
 def test_a_session_is_let_go_of_when_its_anchor_is_refused(hosts: tuple[Host, Host]) -> None:
@@ -413,3 +417,83 @@ def test_ids_with_a_nul_byte_are_kept_apart(hosts: tuple[Host, Host]) -> None:
         left = 3 - number % 4
         assert [*map(bool, two.call("read", session=id_))] == [left > 0]
     assert [finding.severity for finding in check(one.address, one, two).findings] == ["info"] * 5
+
+
+GOING_ON = """
+import sys
+from policyguard import Guard
+guard = Guard.load(sys.argv[1], store=sys.argv[2], journal=sys.argv[3])
+session = guard.session("s")
+for line in sys.stdin:
+    decision = session.check(line.strip(), {"n": 1})
+    if decision:
+        session.record(decision, result="ok")
+    print("allowed" if decision else "refused", flush=True)
+"""
+
+
+def die_while_the_database_is_away(postgres: Server, host: Host, *calls: str) -> None:
+    """Make a call, then others that the database does not get, and die by a signal."""
+    arguments = [sys.executable, "-c", GOING_ON, str(host.policy), host.address, str(host.journals)]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(arguments, stdin=pipe, stdout=pipe, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        for number, call in enumerate(("look", *calls)):
+            if number == 1:
+                wait_until_put(host)
+                postgres.stop()
+            process.stdin.write(f"{call}\n")
+            process.stdin.flush()
+            assert process.stdout.readline()
+    finally:
+        process.kill()
+        process.communicate()
+        postgres.start()
+
+
+def test_a_host_that_died_with_more_lines_than_went_on_is_no_tampering(
+    postgres: Server, hosts: tuple[Host, Host]
+) -> None:
+    one, two = hosts
+    die_while_the_database_is_away(postgres, one, "read", "deploy", "deploy", "read")
+    two.call("look")
+    assert one.file().read_bytes().count(b"\n") > two.file().read_bytes().count(b"\n")
+    for places in ((one, two), (one,)):
+        found = check(one.address, *places)
+        assert not found.has_failed, codes(found)
+        assert codes(found) == ["journal/set-aside"]
+    rewrite_from(one.file(), 2)  # a line that this host had put itself
+    for places in ((one, two), (one,)):
+        assert check(one.address, *places).has_failed
+    lines = one.file().read_bytes().splitlines(keepends=True)
+    one.file().write_bytes(b"".join(lines[:2]))
+    for places in ((one, two), (one,)):
+        assert codes(check(one.address, *places)) == ["journal/cut-tail"]
+
+
+def rewrite_from(path: Path, kept: int) -> None:
+    """Put another line after some of a journal, with hashes that fit, as an attacker would."""
+    hasher = Hasher(None)
+    position = ChainPosition()
+    lines = path.read_bytes().splitlines()[:kept]
+    for line in lines:
+        position = advance(hasher, "s", position, line)
+    chain = Chain(hasher, position.chain, position.count, position.hash)
+    added = [chain.seal('{"event":"turn_started","session":"s","at":1', False) for _ in range(9)]
+    path.write_bytes(b"\n".join(lines) + b"\n" + b"".join(added))
+
+
+def test_a_host_that_died_before_its_first_anchor_is_no_tampering(
+    hosts: tuple[Host, Host],
+) -> None:
+    one, two = hosts
+    one.call("look")
+    first = one.file().read_bytes().splitlines(keepends=True)[0]
+    with psycopg.connect(one.address, autocommit=True) as connection:
+        connection.execute("DELETE FROM anchors")
+    one.file().write_bytes(first)  # all that a host has that dies then
+    two.call("look")
+    for places in ((one, two), (one,)):
+        assert codes(check(one.address, *places)) == ["journal/set-aside"]

@@ -242,9 +242,11 @@ class PostgresAnchors:
             if len(rows) < _BATCH_PIECES:
                 return
 
-    def lines_size(self, session: str) -> int:
+    def lines_size(self, session: str, place: str | None = None) -> int:
         ((size,),) = self._database.execute(
-            "SELECT coalesce(max(start + size), 0) FROM lines WHERE session = %s", (session,)
+            "SELECT coalesce(max(start + size), 0) FROM lines "
+            "WHERE session = %s AND place = coalesce(%s, place)",
+            (session, place),
         )
         return int(size)
 
@@ -259,8 +261,7 @@ class PostgresAnchors:
             gone = self._database.execute(
                 "DELETE FROM anchors WHERE session = %s RETURNING session", (session,)
             )
-            if session not in self._openings:
-                self._database.execute("DELETE FROM holders WHERE session = %s", (session,))
+            self._database.execute("DELETE FROM holders WHERE session = %s", (session,))
             self._table.note_deleted(len(gone))
 
     def all(self) -> Iterator[Anchor]:

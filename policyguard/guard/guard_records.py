@@ -152,6 +152,8 @@ class GuardRecords:
         """Let go of a session at once whose anchor was refused, since another has opened it."""
         if not self.closed and self._open_sessions.is_held(session):
             self._drop_session(session, "is another process's now: it was opened there")
+            if self._constraint_sync is not None:  # others may be lost, or have to be locked anew
+                self._constraint_sync.next_poll = 0.0
 
     def revoke(self, id: str, *, by: str) -> bool:  # noqa: A002 - the constraint's own word
         """Revoke a constraint or a grant, for every process with the same store.

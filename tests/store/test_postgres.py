@@ -391,6 +391,7 @@ def test_a_session_that_another_has_taken_over_is_let_go(postgres: Server, polic
             kept.check("look", {"n": 1})
             time.sleep(0.05)
         assert not session.check("look", {"n": 3})
+        kept.check("look", {"n": 4})  # locks it anew
         assert not kept.closed
         with pytest.raises(SessionBusyError):
             other.lock_session("kept")

@@ -165,7 +165,8 @@ class CallPipeline(KnownCalls):
                     guard._events.emit(refused)
                 elif bound_plan is not None:
                     approvals = state.approvals.received
-                    is_spending = bool(approvals) and attempt.approval_fingerprint in approvals
+                    if approvals and attempt.approval_fingerprint in approvals:
+                        is_spending = True
                     admit_call(evaluator, guard_state.evaluator_state, attempt)
                     if guard._has_audience:
                         guard._events.emit_admitted(attempt, decision)

@@ -1,7 +1,8 @@
 """A call's way through one session: checked, admitted or refused, completed.
 
 Each step changes the state by the evaluator's transitions and emits its event, under the guard's
-lock. If no one reads them, no events of admitted calls and results are built.
+lock. If no one reads them, no events of admitted calls and results are built. One module, since all
+steps share the lock and what a failed write undoes.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import socket
 import stat
 import subprocess
@@ -405,6 +406,9 @@ def test_health_metrics_and_the_description_are_served(service: RunningService) 
     metrics = pages["/metrics"].decode()
     assert 'policyguard_decisions_total{effect="block"} 1.0' in metrics
     assert 'policyguard_violations_total{effect="block",entry="rules/keep"} 1.0' in metrics
+    age = re.search(r"^policyguard_constraints_age_seconds (\S+)$", metrics, re.MULTILINE)
+    assert age is not None
+    assert 0 < float(age[1]) < 60
     paths = json.loads(pages["/openapi.json"])["paths"]
     assert {"/v1/check", "/v1/record", "/v1/turn", "/v1/health", "/metrics"} <= {*paths}
 

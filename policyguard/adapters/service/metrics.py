@@ -6,6 +6,7 @@ sessions and tools would add a time series for each.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -53,6 +54,11 @@ class Metrics:
         self._constraints = Gauge(
             "policyguard_constraints", "Learned constraints that hold.", registry=self._registry
         )
+        self._constraints_age = Gauge(
+            "policyguard_constraints_age_seconds",
+            "Time since the learned constraints were last known to be those of the store.",
+            registry=self._registry,
+        )
         self.guard = guard
         # Finding the series of a label takes longer than counting in it.
         self._series: dict[tuple[str, ...], Histogram | Counter] = {}
@@ -91,4 +97,6 @@ class Metrics:
     def render(self) -> tuple[bytes, str]:
         """Return the metrics in Prometheus' text format, and its media type."""
         self._constraints.set(len(self.guard.constraints()))
+        sync = self.guard._constraint_sync
+        self._constraints_age.set(time.monotonic() - sync.current_at if sync is not None else 0.0)
         return generate_latest(self._registry), CONTENT_TYPE_LATEST

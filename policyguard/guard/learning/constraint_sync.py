@@ -60,7 +60,8 @@ def open_store(store: str | Path, policy: Policy) -> Store:
 class ConstraintSync:
     """Synchronises a constraint set with a store. Every method may raise `StoreError`.
 
-    `next_poll` is when to poll the store next, in seconds of `time.monotonic`.
+    `next_poll` is when to poll the store next, in seconds of `time.monotonic`; `current_at` is when
+    the set was last known to be that of the store.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class ConstraintSync:
         self._constraint_set = constraint_set
         self._version = 0
         self.next_poll = 0.0
+        self.current_at = time.monotonic()
         self._has_unsaved = False
         self._unsaved_evidence: dict[tuple[str, str], None] = {}
         self._load_changes()
@@ -93,9 +95,11 @@ class ConstraintSync:
         """
         if self._has_unsaved:
             self.save(None)
-        self.next_poll = time.monotonic() + POLL_INTERVAL
+        now = time.monotonic()
+        self.next_poll = now + POLL_INTERVAL
         if self.store.constraints.version() != self._version:
             self._load_changes()
+        self.current_at = now
 
     def complete(self, fold: Callable[[], list[str]], result: CallResult) -> list[str]:
         """Fold a result and store what was learned from it.

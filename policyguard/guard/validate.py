@@ -50,7 +50,10 @@ def identifier(name: str, value: object) -> str:
     Lone surrogates, such as `os.fsdecode` makes of odd bytes, and the two characters that separate
     the parts of a usage key are escaped.
     """
-    return escape_surrogates(optional_text(name, value)).translate(_SEPARATORS)
+    found = optional_text(name, value)
+    if found.isascii() and found.isprintable():
+        return found
+    return escape_surrogates(found).translate(_SEPARATORS)
 
 
 def call_id(name: str, value: object) -> str:

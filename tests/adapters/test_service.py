@@ -406,6 +406,8 @@ def test_health_metrics_and_the_description_are_served(service: RunningService) 
     metrics = pages["/metrics"].decode()
     assert 'policyguard_decisions_total{effect="block"} 1.0' in metrics
     assert 'policyguard_violations_total{effect="block",entry="rules/keep"} 1.0' in metrics
+    assert 'policyguard_request_seconds_bucket{le="+Inf",path="/v1/check"} 2.0' in metrics
+    assert 'policyguard_request_seconds_count{path="/v1/check"} 2.0' in metrics
     age = re.search(r"^policyguard_constraints_age_seconds (\S+)$", metrics, re.MULTILINE)
     assert age is not None
     assert 0 < float(age[1]) < 60

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import chain
 from typing import TYPE_CHECKING, NoReturn
 
@@ -44,14 +43,18 @@ class KnownCalls:
         Without `in_flight_only` also of one that a closed session has in flight or that was given
         up as unreported.
         """
+        if not host_call:
+            return None
         state = self._state
         with self._guard._lock:
-            searched: list[Iterable[Attempt]] = [state.in_flight.values()]
-            if not in_flight_only:
-                searched += [self._suspended.values(), reversed(state.given_up.values())]
-                searched.append(reversed(state.reduced.values()))
-            found = (one.id for one in chain(*searched) if one.host_call == host_call)
-            return next(found, None) if host_call else None
+            for one in state.in_flight.values():
+                if one.host_call == host_call:
+                    return one.id
+            if in_flight_only:
+                return None
+            unreported = reversed(state.given_up.values()), reversed(state.reduced.values())
+            earlier = chain(self._suspended.values(), *unreported)
+            return next((one.id for one in earlier if one.host_call == host_call), None)
 
     def record_uncounted(self, event: Completed, parsed: ToolResult | None) -> Recorded:
         """Return the answer to the result of a call that is not in flight. It counts nowhere."""

@@ -48,7 +48,7 @@ class Stage:
 class CommandPattern:
     """A compiled command pattern. Immutable, and safe to share between threads."""
 
-    __slots__ = ("names_files", "stages", "text")
+    __slots__ = ("names_files", "needed_words", "stages", "text")
 
     def __init__(self, text: str) -> None:
         """Compile `text`; raise `PatternError` if it is invalid."""
@@ -63,6 +63,12 @@ class CommandPattern:
         self.stages = tuple(_read_stage(text, stage) for stage in stages)
         self.names_files = any(stage.writes or stage.reads for stage in self.stages)
         """Whether it is about files that a command reads or writes."""
+        self.needed_words = tuple(
+            word.glob.literals
+            for word in self.stages[-1].words
+            if word.glob is not None and not word.negated and word.glob.literals is not None
+        )
+        """Of each set, a command that matches the last stage has at least one word."""
 
     def __repr__(self) -> str:
         return f"CommandPattern({self.text!r})"

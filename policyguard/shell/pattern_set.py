@@ -10,12 +10,14 @@ from policyguard.shell.command_line import MANY, CommandLine, Redirect, SimpleCo
 from policyguard.shell.folders import FOLDER_COMMANDS, find_folders
 from policyguard.shell.matching import ReadCommand, may_match, must_match
 from policyguard.shell.pattern import CommandPattern
-from policyguard.shell.plain import PlainCommand, split_plain
+from policyguard.shell.plain import PlainCommand
 from policyguard.shell.prefilter import find_concern
 from policyguard.shell.reader import ShellReader
 
 T = TypeVar("T")
 _NOWHERE = "/dev/null"
+_MAX_PROGRAM = 64
+"""Longer names of programs, in characters, are not kept."""
 
 
 class CommandPatterns:
@@ -28,7 +30,9 @@ class CommandPatterns:
         """Whether a text has to be read to know if a pattern may match it."""
         self._last_programs = [pattern.stages[-1].program.literals for pattern in self.patterns]
         self._names_files = any(pattern.names_files for pattern in self.patterns)
-        self._may_run_plain = self._list_by_program()
+        self._by_program, self._of_many_programs = self._list_by_program()
+        self._has_wide_pipe = any(len(one.stages) > 1 for one in self._of_many_programs)
+        self._candidates: dict[str, tuple[CommandPattern, ...]] = {}
         self._kept: dict[str, CommandPattern | None] = {}
         self._covered: dict[str, bool] = {}
         self._lock = threading.Lock()
@@ -51,18 +55,31 @@ class CommandPatterns:
         if commands is None:
             found = self._find(text, self._reader.read(text))
         else:
-            found = self._find_plain(commands)
+            found = self._find_plain(commands, is_written_out="*" not in text)
         self._keep(self._kept, text, found)
         return found
 
-    def _list_by_program(self) -> dict[str, list[CommandPattern]] | None:
-        """Return the patterns by their program; None if one is about any, or about a pipe."""
+    def _list_by_program(self) -> tuple[dict[str, list[CommandPattern]], list[CommandPattern]]:
+        """Return the patterns by the program of their last stage, and those with a glob there."""
         found: dict[str, list[CommandPattern]] = {}
+        of_many = []
         for pattern, programs in zip(self.patterns, self._last_programs, strict=True):
             if programs is None:
-                return None
-            for name in programs:
+                of_many.append(pattern)
+            for name in programs or ():
                 found.setdefault(name, []).append(pattern)
+        return found, of_many
+
+    def _find_candidates(self, program: str) -> Sequence[CommandPattern]:
+        """Return the patterns that may match a command with this program."""
+        try:
+            return self._candidates[program]
+        except KeyError:
+            pass
+        wide = [one for one in self._of_many_programs if one.stages[-1].program.matches(program)]
+        found = (*self._by_program.get(program, ()), *wide)
+        if len(program) < _MAX_PROGRAM:
+            self._keep(self._candidates, program, found)
         return found
 
     def _split(self, text: str) -> list[PlainCommand] | None:
@@ -70,9 +87,9 @@ class CommandPatterns:
 
         What is written then matters to a pattern with a pipe alone.
         """
-        if self._may_run_plain is None:
+        if self._has_wide_pipe:
             return None
-        commands = split_plain(text)
+        commands = self._reader.split_plain(text)
         if commands is None or len(commands) >= self._max_commands:
             return None
         moves = names_files = False
@@ -83,20 +100,24 @@ class CommandPatterns:
             if len(arguments) >= self._max_words:
                 return None
             moves = moves or path in FOLDER_COMMANDS
-            for pattern in self._may_run_plain.get(path, ()):
+            for pattern in self._find_candidates(path):
                 if len(pattern.stages) > 1:
                     return None
                 names_files = names_files or pattern.names_files
         return None if moves and names_files else commands
 
-    def _find_plain(self, commands: Sequence[PlainCommand]) -> CommandPattern | None:
-        candidates = self._may_run_plain or {}
-        matched = {
-            id(pattern)
-            for command in commands
-            for pattern in candidates.get(command.words[0], ())
-            if may_match(pattern.stages[0], self._read_plain(command))
-        }
+    def _find_plain(
+        self, commands: Sequence[PlainCommand], *, is_written_out: bool
+    ) -> CommandPattern | None:
+        matched = set()
+        for command in commands:
+            words, read = command.words, None
+            for pattern in self._find_candidates(words[0]):
+                if is_written_out and any(one.isdisjoint(words) for one in pattern.needed_words):
+                    continue  # which takes no reading of options
+                read = read or self._read_plain(command)
+                if may_match(pattern.stages[0], read):
+                    matched.add(id(pattern))
         if not matched:
             return None
         return next(pattern for pattern in self.patterns if id(pattern) in matched)

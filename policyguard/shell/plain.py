@@ -7,16 +7,16 @@ import re
 import msgspec
 
 from policyguard.engines.lazy_pattern import lazy_pattern
-from policyguard.shell.words import SIMPLE_WORD, read_simple
+from policyguard.shell.words import SIMPLE_WORD, read_simple_words
 
 _END = r"(?=[ \t\n;|]|&&|$)"
 _FILE = r"[012&]?>>?[ \t]*+([\w./-]*[A-Za-z./_][\w./-]*+)"
 _TOKEN = lazy_pattern(
-    rf"[ \t]*+(?:(?:{_FILE}|[012]?>&[012]){_END}()"
-    rf"|(&&|\|\||\|(?!&)|;(?!;)|\n)[ \t\n]*+|({SIMPLE_WORD}){_END})[ \t]*+",
+    rf"[ \t]*+(?:((?:{SIMPLE_WORD}{_END}[ \t]*+)++)|(?:{_FILE}|[012]?>&[012]){_END}()"
+    rf"|(&&|\|\||\|(?!&)|;(?!;)|\n)[ \t\n]*+)[ \t]*+",
     re.ASCII,
 )
-_WRITTEN, _REDIRECT, _OPERATOR, _WORD = 1, 2, 3, 4  # the groups of a token
+_WORDS, _WRITTEN, _REDIRECT, _OPERATOR = 1, 2, 3, 4  # the groups of a token
 _FIRST_WORD = lazy_pattern(r"[\w.+-]++(?=[ \t]|$)", re.ASCII)
 _ENDS = (";", "\n")
 RESERVED = frozenset(
@@ -52,11 +52,10 @@ def split_plain(text: str) -> list[PlainCommand] | None:
     while (found := scan()) is not None:
         match = found
         kind = match.lastindex
-        if kind == _WORD:
+        if kind == _WORDS:
             if is_redirected:
                 return None
-            word = match[_WORD]
-            words.append(word if word.isalnum() else _read(word))
+            words = read_simple_words(match[_WORDS])
         elif kind == _REDIRECT:
             is_redirected = True
             if match[_WRITTEN] is not None:
@@ -82,11 +81,8 @@ def split_plain(text: str) -> list[PlainCommand] | None:
 
 
 def _needs_parser(first: str) -> bool:
-    return "=" in first or first in _NO_COMMANDS or first.endswith(".exe")
-
-
-def _read(word: str) -> str:
-    return read_simple(word) if "*" in word or "'" in word or '"' in word else word
+    # The grammar takes `- a=1` for an assignment, and no program is called `-`.
+    return "=" in first or first == "-" or first in _NO_COMMANDS or first.endswith(".exe")
 
 
 def find_first_word(text: str) -> str:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from policyguard.engines.regex import Regex
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, read_arguments
 from policyguard.shell.command_line import MANY, Redirect, SimpleCommand
-from policyguard.shell.plain import find_first_word, split_plain
+from policyguard.shell.plain import find_first_word
 from policyguard.shell.reader import ShellReader
 from policyguard.shell.words import is_static
 
@@ -38,7 +38,7 @@ def is_read_only(text: str, reader: ShellReader) -> bool:
 
 def _answer_plain(text: str, reader: ShellReader) -> bool | None:
     """Return the answer for a line of plain commands without wrappers, which takes no parser."""
-    commands = split_plain(text)
+    commands = reader.split_plain(text)
     if commands is None:
         return None
     for command in commands:

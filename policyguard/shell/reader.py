@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from policyguard.model.shell import Shell
 from policyguard.shell.command_line import CommandLine, SimpleCommand
 from policyguard.shell.lookup import Lookup
+from policyguard.shell.plain import PlainCommand, split_plain
 from policyguard.shell.variables import ASSIGNING
 from policyguard.shell.words import is_static
 
@@ -29,6 +30,7 @@ class ShellReader:
         self.neutral = frozenset(facts.neutral)
         self.folders = frozenset(facts.folders)
         self._run_no_other: dict[str, bool] = {}
+        self._latest: tuple[str, list[PlainCommand] | None] = ("", None)  # what was split
         self._kept: OrderedDict[str, CommandLine] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -46,6 +48,15 @@ class ShellReader:
                 if len(self._kept) > self.facts.bounds.texts:
                     self._kept.popitem(last=False)
         return line
+
+    def split_plain(self, text: str) -> list[PlainCommand] | None:
+        """Split a text as `plain.split_plain` does. The latest text is kept: many rules ask."""
+        latest, commands = self._latest
+        if text != latest:
+            commands = split_plain(text)
+            if len(text) <= self.facts.bounds.chars:
+                self._latest = (text, commands)
+        return commands
 
     def is_inert(self, program: str, arguments: Sequence[str]) -> bool:
         """Whether a command runs no other, and writes nothing that its words name."""

@@ -38,19 +38,16 @@ def split_simple(text: str) -> list[str] | None:
     """
     if not _SIMPLE.fullmatch(text):
         return None
-    words = text.split() if not ("'" in text or '"' in text) else _SIMPLE_WORD.findall(text)
-    if "=" in words[0]:
-        return None
-    if "*" in text or "'" in text or '"' in text:
-        return [read_simple(word) for word in words]
-    return words
+    words = read_simple_words(text)
+    return None if "=" in words[0] else words
 
 
-def read_simple(word: str) -> str:
-    """Return what a simple word stands for, with `GLOB` for file name patterns."""
-    if "'" in word or '"' in word:
-        return _SIMPLE_PART.sub(_read_simple_part, word)
-    return word.replace("*", GLOB)
+def read_simple_words(text: str) -> list[str]:
+    """Return what simple words stand for, with `GLOB` for file name patterns."""
+    if "'" in text or '"' in text:
+        words: list[str] = _SIMPLE_WORD.findall(text)
+        return [_SIMPLE_PART.sub(_read_simple_part, word) for word in words]
+    return text.replace("*", GLOB).split()
 
 
 def _read_simple_part(match: re.Match[str]) -> str:

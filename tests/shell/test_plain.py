@@ -7,7 +7,7 @@ import subprocess
 from itertools import chain
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from policyguard.shell.plain import split_plain
@@ -80,6 +80,7 @@ def test_corpora(name: str) -> None:
 
 @settings(max_examples=examples(800))
 @given(SCRIPTS)
+@example(" - a=1")
 def test_random_scripts(text: str) -> None:
     _compare(text)
 

@@ -188,12 +188,14 @@ class Likeness(PolicyStruct, frozen=True, kw_only=True):
 class Classify(PolicyStruct, frozen=True, kw_only=True):
     """Classification of calls. `classes` all match, the first is the main class.
 
-    `targets`, `paths`, `urls` and `folder` name arguments. `state_changing` is classes, or CEL.
+    `targets`, `paths`, `patches`, `urls` and `folder` name arguments. `state_changing` is classes,
+    or CEL.
     """
 
     classes: tuple[ClassEntry, ...] = ()
     targets: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
+    patches: tuple[str, ...] = ()
     urls: tuple[str, ...] = ()
     folder: tuple[str, ...] = ()
     state_changing: tuple[str, ...] | str | None = None

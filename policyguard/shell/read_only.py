@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
+from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.engines.regex import Regex
+from policyguard.model.shell import Wrapper
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, read_arguments
 from policyguard.shell.command_line import MANY, Redirect, SimpleCommand
 from policyguard.shell.plain import find_first_word
 from policyguard.shell.reader import ShellReader
 from policyguard.shell.words import is_static
 
+_SHORT_OPTIONS = lazy_pattern(r"-[a-z]{1,4}")
 _NOWHERE = frozenset(("/dev/null", "/dev/stderr", "/dev/stdout", "/dev/tty"))
 
 
@@ -65,7 +69,9 @@ def _is_read_only(command: SimpleCommand, reader: ShellReader) -> bool:
     if not command.path:
         return True
     wrapper = reader.wrappers.find(command.program)
-    if wrapper is not None and (wrapper.harmless or wrapper.read_only):
+    if wrapper is not None and (
+        wrapper.harmless or wrapper.read_only or _only_runs_text(wrapper, command.arguments)
+    ):
         return True  # what it runs is a command of its own
     program = reader.programs.find(command.program) or UNKNOWN_PROGRAM
     if not program.read_only:
@@ -85,6 +91,16 @@ def _is_read_only(command: SimpleCommand, reader: ShellReader) -> bool:
         return program.read_only
     subcommand = arguments.operands[0] if arguments.operands else ""
     return subcommand in program.read_only or " ".join(arguments.operands[:2]) in program.read_only
+
+
+def _only_runs_text(wrapper: Wrapper, arguments: Sequence[str]) -> bool:
+    """Whether a shell is given a text to run and nothing else, as in `bash -lc 'ls -la'`."""
+    return (
+        wrapper.script
+        and len(arguments) == 2
+        and _SHORT_OPTIONS.fullmatch(arguments[0]) is not None
+        and f"-{arguments[0][-1]}" in wrapper.text
+    )
 
 
 @lru_cache(maxsize=256)

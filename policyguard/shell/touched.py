@@ -13,6 +13,7 @@ from policyguard.shell.command_line import ANY, GLOB, MANY, NAME, CommandLine, S
 from policyguard.shell.files import find_read, find_written
 from policyguard.shell.folders import find_folders, join_folder
 from policyguard.shell.options import WrapperOptions
+from policyguard.shell.outputs import find_names_of
 from policyguard.shell.reader import ShellReader
 from policyguard.shell.words import is_static
 
@@ -117,6 +118,9 @@ def _find_own_paths(command: SimpleCommand, reader: ShellReader) -> Iterator[str
         else:  # some name, here or elsewhere: most programs do not read it
             yield from (NAME, f"/{NAME}")
     yield from _find_wrapper_values(command, reader)
+    if wrapper is not None and wrapper.names:
+        if any(word in program.changes for word in command.arguments):  # `find -name x -delete`
+            yield from find_names_of(wrapper, command.arguments)
     for option in options if operands else ():
         value = option.value
         if value is None:

@@ -64,6 +64,11 @@ def test_arguments_too_deep_for_python_are_refused_as_invalid(session):
         ({"a": None, "b": [None, "", {}]}, "a b"),
         ({"a": True, "b": 0}, "0"),
         ({"a": {"/x": {"b": None}}}, "/x b"),
+        (["bash", "-lc", "rm 'a b'"], """bash -lc 'rm '"'"'a b'"'"''"""),
+        (["git", "commit", "-m", "a; b"], "git commit -m 'a; b'\ngit commit -m a; b"),
+        ('["rm", "a b"]', """["rm", "a b"]\nrm 'a b'\nrm a b"""),
+        (["ls -l", "rm x"], "'ls -l' 'rm x'\nls -l rm x\nls -l\nrm x"),
+        ([], ""),
     ],
 )
 def test_words_of_a_command_that_is_no_text(value, command):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from policyguard.compiler.build.call_readers import read_strings, targets_reader
+from policyguard.compiler.build.patches import BEGIN_PATCH, find_patched_files
 from policyguard.compiler.build.shell_functions import ShellCommands
 from policyguard.engines.lazy_pattern import lazy_pattern
 
@@ -35,6 +36,7 @@ class PathReader:
     def __init__(self, classify: Classify, shell: ShellCommands) -> None:
         self._read_named = targets_reader(classify.paths)
         self._read_folders = targets_reader(classify.folder)
+        self._read_patches = targets_reader(classify.patches)
         self._shell = shell
         self._find_in_command = lru_cache(classify.shell.bounds.texts)(self._find_paths)
         self._find_in_matches = lru_cache(classify.shell.bounds.texts)(self._find_paths_of)
@@ -53,6 +55,8 @@ class PathReader:
         folders = [_resolve(cwd, folder) for folder in self._read_folders(args)] or [cwd]
         named = [path for path in self._read_named(args) if path and not _is_url(path)]
         named += [text for text in read_strings(args) if _FILE_URL.match(text)]
+        for patch in self._read_patches(args):
+            named += find_patched_files(patch)
         found: dict[str, None] = {}
         for path in named:
             if _FILE_URL.match(path):
@@ -66,7 +70,8 @@ class PathReader:
         from policyguard.shell.touched import find_paths
 
         line = self._shell.read(command)
-        return tuple(dict.fromkeys(find_paths(command, line, self._shell.reader)))
+        patched = find_patched_files(command) if BEGIN_PATCH in command else ()
+        return tuple(dict.fromkeys((*find_paths(command, line, self._shell.reader), *patched)))
 
     def _find_paths_of(self, patterns: CommandPatterns, command: str) -> tuple[str, ...]:
         from policyguard.shell.touched import find_paths_of

@@ -11,13 +11,15 @@ ArgumentReader = Callable[[dict[str, Any]], Any]
 TARGETS_HINT = "name the arguments that hold targets: `classify: {targets: [path, paths]}`"
 """What to do if something needs targets, and the policy defines none."""
 _JSON_STARTS = ("{", "[")
+_TEXT_OPTIONS = (["-c"], ["-lc"])
+"""Behind these, the last word is a text for a shell, and no tool takes it apart."""
 
 
 def command_reader(names: tuple[str, ...]) -> ArgumentReader:
-    """Return a reader of the shell command in these arguments; it joins a list of words.
+    """Return a reader of the shell command in these arguments.
 
     Several commands are one per line, in the order of `names`: only the server knows which it runs.
-    Numbers, nested lists and objects are words too, since a tool may join them.
+    So are the ways to run a list of words, in which numbers, nested lists and objects are words.
     """
     find_values = _argument_finder(names)
     plain_names = frozenset(names) if not any("." in name for name in names) else frozenset()
@@ -32,14 +34,30 @@ def command_reader(names: tuple[str, ...]) -> ArgumentReader:
         commands: list[str] = []
         for value in find_values(args):
             if not isinstance(value, str):
-                commands.append(" ".join(_read_texts(value)))
+                commands += _read_word_list([*_read_texts(value)])
                 continue
             commands.append(value)
             if (parsed := _parse_json(value)) is not None:
-                commands.append(" ".join(_read_texts(parsed)))
+                commands += _read_word_list([*_read_texts(parsed)])
         return "\n".join(command for command in commands if command and not command.isspace())
 
     return derive
+
+
+def _read_word_list(words: list[str]) -> Iterator[str]:
+    """Yield the commands that a list of words may be.
+
+    Most tools run it as it stands, so that `[bash, -c, "rm x"]` has three words; some join the
+    words for a shell. If the first has spaces, it may be a list of commands.
+    """
+    import shlex  # few calls have such a list
+
+    as_it_stands, joined = shlex.join(words), " ".join(words)
+    yield as_it_stands
+    if joined != as_it_stands and words[-2:-1] not in _TEXT_OPTIONS:
+        yield joined
+        if len(words[0].split()) > 1:
+            yield from words
 
 
 def targets_reader(names: tuple[str, ...]) -> Callable[[dict[str, Any]], tuple[str, ...]]:

@@ -26,9 +26,10 @@ _REFERENCE = re.compile(r"\$([A-Za-z_][\w-]*)")
 _SECTIONS = {"lists": "lists", "params": "params", "tags": "tags", "mark": "marks"}
 _CLASSES: KeyPath = ("classify", "classes")
 _SHELL: KeyPath = ("classify", "shell")
+_PATHS: tuple[KeyPath, ...] = tuple(("classify", key) for key in ("paths", "patches", "folder"))
 _READERS: tuple[tuple[re.Pattern[str], tuple[KeyPath, ...]], ...] = (
     (re.compile(r"\b(?:commands|call\.command|paths|call\.paths|hosts|call\.urls)\b"), (_SHELL,)),
-    (re.compile(r"\b(?:paths|call\.paths)\b"), (("classify", "paths"), ("classify", "folder"))),
+    (re.compile(r"\b(?:paths|call\.paths)\b"), _PATHS),
     (re.compile(r"\b(?:hosts|call\.urls)\b"), (("classify", "urls"),)),
     (re.compile(r"\b(?:targets|target)\b"), (("classify", "targets"),)),
     (re.compile(r"\bapproval\b"), (("classify", "fingerprint"),)),

@@ -93,10 +93,12 @@ class CommandPatterns:
         if commands is None or len(commands) >= self._max_commands:
             return None
         moves = names_files = False
+        named: set[str] = set()
         for command in commands:
             path, *arguments = command.words
-            if not self._reader.runs_no_other(path, arguments):
-                return None
+            if path in named or not self._reader.runs_no_other(path, arguments):
+                return None  # it may be a file that a command before it has written
+            named.update(arguments, command.files)
             if len(arguments) >= self._max_words:
                 return None
             moves = moves or path in FOLDER_COMMANDS

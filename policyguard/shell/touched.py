@@ -118,9 +118,9 @@ def _find_own_paths(command: SimpleCommand, reader: ShellReader) -> Iterator[str
         else:  # some name, here or elsewhere: most programs do not read it
             yield from (NAME, f"/{NAME}")
     yield from _find_wrapper_values(command, reader)
-    if wrapper is not None and wrapper.names:
-        if any(word in program.changes for word in command.arguments):  # `find -name x -delete`
-            yield from find_names_of(wrapper, command.arguments)
+    is_changing = any(word in program.changes for word in command.arguments)
+    if wrapper is not None and wrapper.names and is_changing:  # `find -name x -delete`
+        yield from find_names_of(wrapper, command.arguments)
     for option in options if operands else ():
         value = option.value
         if value is None:

@@ -98,6 +98,8 @@ PATTERNS = ("rm -r", "git push !*", "tee > /tmp/**", "echo|cat | sh|bash", "find
 
 @settings(max_examples=examples(400))
 @given(SCRIPTS)
+@example("tee ls && ls")
+@example("echo x > ls; ls")
 def test_patterns_match_the_same(text: str) -> None:
     """Behind a comment the text takes the parser, so its commands are read one by one."""
     for pattern in PATTERNS:

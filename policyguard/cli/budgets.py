@@ -12,7 +12,12 @@ import click
 from policyguard.cli.options import store_option
 from policyguard.cli.terminal import policy_error, reports_errors, usage_error
 from policyguard.compiler import compile_policy
-from policyguard.guard.budgets.quota_names import QuotaName, parse_quota_name, quota_spec
+from policyguard.guard.budgets.quota_names import (
+    QuotaName,
+    guess_spec,
+    parse_quota_name,
+    quota_spec,
+)
 from policyguard.model.diagnostic import PolicyError, did_you_mean
 from policyguard.report.budgets import SharedUsage, render_usages, show_amount, show_key
 from policyguard.report.escape import for_terminal, json_document
@@ -20,9 +25,6 @@ from policyguard.store.errors import StoreError
 from policyguard.store.opening import open_named_store
 from policyguard.store.protocol import BudgetReset, Store
 from policyguard.store.quota.protocol import QuotaKey, QuotaSpec
-
-_ANY_WINDOW = 2**62
-"""Stands for a window of unknown length (ns): the store knows only that there is one."""
 
 
 @click.group()
@@ -85,7 +87,7 @@ def reset_command(
     for name, quota_key in chosen:
         at = time.time_ns()
         with opened.transaction():
-            used = opened.quotas.reset(quota_key, _guess_spec(name)).used
+            used = opened.quotas.reset(quota_key, guess_spec(name)).used
             note = BudgetReset(quota_key.budget, quota_key.key, used, by or getpass.getuser(), at)
             opened.anchors.add_note(note)
         whose = f" of {show_key(quota_key.key)}" if quota_key.key else ""
@@ -121,7 +123,7 @@ def _read_usages(store: Store, specs: dict[str, QuotaSpec]) -> Iterator[SharedUs
     now = time.time_ns()
     for name, key in _read_keys(store):
         spec = specs.get(key.budget)
-        quota = store.quotas.open(key, spec or _guess_spec(name))
+        quota = store.quotas.open(key, spec or guess_spec(name))
         store.quotas.refresh([quota], now if spec is not None else None)
         usage = quota.usage
         yield SharedUsage(
@@ -137,17 +139,6 @@ def _read_usages(store: Store, specs: dict[str, QuotaSpec]) -> Iterator[SharedUs
             started_at=usage.started_at,
             latest_at=usage.latest_at,
         )
-
-
-def _guess_spec(name: QuotaName) -> QuotaSpec:
-    """Return what a name says about its quotas."""
-    counts_slots = name.kind == "concurrent"
-    return QuotaSpec(
-        limit=0,
-        within=_ANY_WINDOW if name.is_windowed else None,
-        reserves=counts_slots,
-        counts_slots=counts_slots,
-    )
 
 
 def _choose(

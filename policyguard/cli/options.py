@@ -39,7 +39,7 @@ labels_option = path_option(
 )
 
 
-class _StoreName(click.ParamType[str | Path]):
+class StoreName(click.ParamType[str | Path]):
     """The path of a store's file, or the address of its database."""
 
     name = "path"
@@ -47,6 +47,7 @@ class _StoreName(click.ParamType[str | Path]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> str | Path:
+        """Return a path, but leave an address as it is."""
         return value if isinstance(value, Path) or is_database_address(value) else Path(value)
 
 
@@ -55,7 +56,7 @@ STORE_HELP = "The store's file, or `postgresql://…`.  [default: the user's own
 
 def named_store_option(help_: str = STORE_HELP, **settings: Any) -> _Decorator:
     """Return the option `--store`, whose value is a path or the address of a database."""
-    return click.option("--store", type=_StoreName(), help=help_, **settings)
+    return click.option("--store", type=StoreName(), help=help_, **settings)
 
 
 def _set_store(context: click.Context, _: click.Parameter, store: str | Path | None) -> None:

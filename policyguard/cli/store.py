@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import click
 
-from policyguard.cli.options import store_option
-from policyguard.cli.terminal import reports_errors
+from policyguard.cli.options import StoreName, store_option
+from policyguard.cli.terminal import reports_errors, usage_error
+from policyguard.guard.budgets.quota_names import guess_spec, parse_quota_name
+from policyguard.journal.copying import CopiedJournals, copy_journals
+from policyguard.journal.errors import JournalError
 from policyguard.report.escape import for_terminal, json_document
+from policyguard.store.collecting import collect, find_garbage
+from policyguard.store.copying import copy_store
 from policyguard.store.errors import StoreError
 from policyguard.store.opening import open_named_store
 from policyguard.store.paths import hide_address, is_database_address
+from policyguard.store.quota.protocol import QuotaKey, QuotaSpec
 
 
 @click.group()
 @store_option
 def store() -> None:
-    """Show and prepare a store."""
+    """Show, prepare, copy and tidy a store."""
 
 
 @store.command("status", epilog="Example: policyguard store status --store postgresql://db/guards")
@@ -43,6 +50,73 @@ def status_command(store: str | Path, output_format: str) -> None:
     click.echo(f"{kind}  {for_terminal(str(hide_address(store)))}")
     for name, count in counts.items():
         click.echo(f"  {name:12} {count:,}")
+
+
+@store.command("copy", epilog="Example: policyguard store copy state.db postgresql://db/guards")
+@click.argument("source", type=StoreName())
+@click.argument("target", type=StoreName())
+@reports_errors(StoreError, JournalError, OSError)
+def copy_command(source: str | Path, target: str | Path) -> None:
+    """Copy the store SOURCE into TARGET, which must be new: a file or a database.
+
+    What is learned and granted, the budgets, the anchors of journals and the key of fingerprints
+    are copied, read back and compared, and so are the journals of this host. End the guards that
+    use SOURCE first; then give them TARGET. SOURCE stays as it is.
+    """
+    if not is_database_address(source) and not Path(source).is_file():
+        usage_error(f"no store at {source}")
+    given = open_named_store(source, caps=None)
+    taken = open_named_store(target, caps=None)
+    journals: list[CopiedJournals] = []
+    content = copy_store(
+        given,
+        taken,
+        _spec_of,
+        time.time_ns(),
+        lambda: journals.append(copy_journals(given, taken)),
+    )
+    given.close()
+    taken.close()
+    names = [for_terminal(str(hide_address(store))) for store in (source, target)]
+    click.echo(f"{names[0]} is copied to {names[1]}, and compared")
+    for name in ("constraints", "grants", "evidence", "anchors", "usages"):
+        shown = "budgets" if name == "usages" else name
+        click.echo(f"  {shown:12} {len(getattr(content, name)):,}")
+    (copied,) = journals
+    if copied.folder is not None:
+        click.echo(f"  {'journals':12} {copied.copied + copied.written:,} in {copied.folder}")
+    if copied.missing:
+        click.echo(f"  {copied.missing} sessions have no journal here: copy those of other hosts")
+
+
+@store.command("gc", epilog="Example: policyguard store gc --dry-run --store state.db")
+@click.option("--dry-run", is_flag=True, help="Only show what would go.")
+@store_option
+@click.pass_obj
+@reports_errors(StoreError, OSError)
+def gc_command(store: str | Path, *, dry_run: bool) -> None:
+    """Delete what nothing counts any more.
+
+    These are grants that have expired, budgets whose windows are over, and what guards that died
+    have held of budgets: as far as they used it, it counts as used. What was revoked stays, so that
+    it is not learned or granted again. For journals there is `policyguard journal prune`.
+    """
+    now = time.time_ns()
+    opened = open_named_store(store, caps=None, read_only=True)  # which makes no store
+    garbage = find_garbage(opened, now)
+    opened.close()
+    if not dry_run:
+        opened = open_named_store(store, caps=None)
+        garbage = collect(opened, _spec_of, now)
+        opened.close()
+    click.echo("would go:" if dry_run else "gone:")
+    click.echo(f"  {'grants':12} {len(garbage.grants):,} expired")
+    click.echo(f"  {'budgets':12} {len(garbage.budgets):,} whose windows are over")
+    click.echo(f"  {'leases':12} {garbage.leases:,} of guards that died")
+
+
+def _spec_of(key: QuotaKey) -> QuotaSpec:
+    return guess_spec(parse_quota_name(key.budget))
 
 
 @store.command(

@@ -21,7 +21,7 @@ from policyguard.journal.findings import VerifyFinding, format_time, make_findin
 from policyguard.store.paths import FILE_MODE
 from policyguard.store.protocol import Anchor, SharedAnchorStore
 
-_PART, ASIDE = ".part", ".aside"
+PART, ASIDE = ".part", ".aside"
 
 
 def lacks_lines(path: Path, anchor: Anchor) -> bool:
@@ -45,7 +45,7 @@ def take_over(path: Path, anchor: Anchor, anchors: SharedAnchorStore) -> Iterato
     Raises `AlteredError` if the store does not have these lines; then nothing is changed.
     `JournalError` if the file cannot be written.
     """
-    part = path.with_name(path.name + _PART)
+    part = path.with_name(path.name + PART)
     try:
         with suppress(FileNotFoundError):
             part.unlink()  # of a process that was killed

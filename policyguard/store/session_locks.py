@@ -77,6 +77,21 @@ class LockFile:
                 fcntl.lockf(table.descriptor, fcntl.LOCK_UN, 1, offset)
             return False
 
+    def has_locks(self) -> bool:
+        """Whether any process holds a lock."""
+        with _locked_tables():
+            table = _find_table(self._path)
+            if table.holds:
+                return True  # of this process: to try would release them
+            try:
+                fcntl.lockf(table.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno in (errno.EACCES, errno.EAGAIN):
+                    return True
+                raise _lock_error(self._path, error) from None
+            fcntl.lockf(table.descriptor, fcntl.LOCK_UN)
+            return False
+
     def _lock_byte(self, table: _LockTable, offset: int, session: str) -> FileLock:
         """Lock a byte. An error or signal on the way leaves it to be released."""
         lock = FileLock(table, offset)

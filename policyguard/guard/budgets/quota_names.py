@@ -11,6 +11,9 @@ from policyguard.store.quota.protocol import QuotaSpec
 
 _NAME = lazy_pattern(r"(.*?)/(budgets/.+): (\w+) per (\w+)( in a window)?", re.DOTALL)
 
+_ANY_WINDOW = 2**62
+"""Stands for a window of unknown length (ns): a store knows only that there is one."""
+
 
 class QuotaName(NamedTuple):
     """A budget's quotas are named after its policy, kind, scope and window.
@@ -36,6 +39,19 @@ def parse_quota_name(name: str) -> QuotaName | None:
         return None
     policy, budget, kind, scope, window = found.groups()
     return QuotaName(policy, budget, kind, scope, window is not None)
+
+
+def guess_spec(name: QuotaName | None) -> QuotaSpec:
+    """Return what a name says about its quotas; nothing for one of another program."""
+    if name is None:
+        return QuotaSpec(limit=0)
+    counts_slots = name.kind == "concurrent"
+    return QuotaSpec(
+        limit=0,
+        within=_ANY_WINDOW if name.is_windowed else None,
+        reserves=counts_slots,
+        counts_slots=counts_slots,
+    )
 
 
 def quota_spec(budget: CompiledBudget) -> QuotaSpec:

@@ -356,6 +356,10 @@ class PostgresQuotas:
             if has_room:
                 quota.keys_when_full = 0
 
+    def settle(self, key: QuotaKey, spec: QuotaSpec, at: int) -> None:
+        """Count the leases of a quota that have run out, in full, and end them."""
+        self._write([PostgresQuota(self, key, spec)], at, 0)
+
     def grant(self, key: QuotaKey, amount: int) -> None:
         quota = PostgresQuota(self, key, QuotaSpec(limit=0))
         with self._lock, self._exchange([quota], None) as (row,):

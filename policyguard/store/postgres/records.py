@@ -197,7 +197,11 @@ class PostgresAnchors:
             )
             evicted = self._table.note_put(inserted=inserted)
             if evicted:
-                self._database.execute(_COUNT, ("anchors evicted", evicted))
+                self.note_evicted(evicted)
+
+    def note_evicted(self, count: int) -> None:
+        """Add to the number of evicted anchors."""
+        self._database.execute(_COUNT, ("anchors evicted", count))
 
     def put_lines(self, anchor: Anchor, start: int, lines: bytes, place: str) -> None:
         session = anchor.session

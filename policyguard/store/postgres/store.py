@@ -68,6 +68,11 @@ class PostgresStore:
             self._fingerprint_key = bytes(key)
         return self._fingerprint_key
 
+    def adopt_key(self, key: bytes) -> None:
+        """Give a store without a key of fingerprints this one."""
+        self._database.execute("INSERT INTO meta (name, value) VALUES ('key', %s)", (key,))
+        self._fingerprint_key = None
+
     def anchor_time(self, offset: int, elapsed: int) -> int:
         # Each boot of each host has an offset of its own.
         id_ = read_time_id() or os.urandom(8).hex()

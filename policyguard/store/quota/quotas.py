@@ -81,6 +81,13 @@ class SharedQuotas:
                 transaction.save()
             transaction.refresh_quota()
 
+    def settle(self, key: QuotaKey, spec: QuotaSpec, at: int) -> None:
+        """Count what dead holders of a quota's leases have used, and end their leases."""
+        with self._backend.transaction():
+            transaction = QuotaTransaction(self._backend, self.open(key, spec), at, set())
+            transaction.settle()
+            transaction.save()
+
     def grant(self, key: QuotaKey, amount: int) -> None:
         with self._backend.transaction():
             usage = self._backend.get_usage(key) or BudgetUsage()

@@ -97,9 +97,10 @@ class SqliteStore:
         self.constraints = SqliteRecords(database, caps.constraints if caps else None, CONSTRAINTS)
         self.grants = SqliteRecords(database, caps.grants if caps else None, GRANTS)
         self.evidence = SqliteEvidence(database, caps.evidence if caps else None)
-        self.quotas = SharedQuotas(
-            SqliteQuotaBackend(database, locks, is_durable=sync, read_only=read_only)
+        self._quota_backend = SqliteQuotaBackend(
+            database, locks, is_durable=sync, read_only=read_only
         )
+        self.quotas = SharedQuotas(self._quota_backend)
 
     @property
     def fingerprint_key(self) -> bytes:
@@ -115,6 +116,11 @@ class SqliteStore:
                     rows = self._database.execute(_SELECT_KEY)
             self._fingerprint_key = bytes(rows[0][0])
         return self._fingerprint_key
+
+    def adopt_key(self, key: bytes) -> None:
+        """Give a store without a key of fingerprints this one."""
+        self._database.execute("INSERT INTO meta (name, value) VALUES ('key', ?)", (key,))
+        self._fingerprint_key = None
 
     def count_lost(self) -> int:
         """Return how many of the last transactions the file lacks; if any, it can only be read."""
@@ -143,6 +149,10 @@ class SqliteStore:
 
     def lock_session(self, session: str) -> FileLock:
         return self._lock_file.acquire(session)
+
+    def has_locks(self) -> bool:
+        """Whether a guard of any process has a session open, or a part of a shared budget."""
+        return self._lock_file.has_locks()
 
     def transaction(self) -> AbstractContextManager[None]:
         return self._database.transaction()
@@ -182,11 +192,15 @@ class SqliteAnchors(SqliteTable):
             )
             evicted = self.evict("anchors", "session")
             if evicted:
-                self._database.execute(
-                    "INSERT INTO meta (name, value) VALUES (?, ?) "
-                    "ON CONFLICT DO UPDATE SET value = value + excluded.value",
-                    (_EVICTED, evicted),
-                )
+                self.note_evicted(evicted)
+
+    def note_evicted(self, count: int) -> None:
+        """Add to the number of evicted anchors."""
+        self._database.execute(
+            "INSERT INTO meta (name, value) VALUES (?, ?) "
+            "ON CONFLICT DO UPDATE SET value = value + excluded.value",
+            (_EVICTED, count),
+        )
 
     def delete(self, session: str) -> None:
         self._database.execute("DELETE FROM anchors WHERE session = ?", (session,))

@@ -1,0 +1,251 @@
+"""A store is copied into one of the same or another kind, and all goes on there."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from policyguard import Guard
+from policyguard.cli import main
+from policyguard.store.copying import open_transfer, read_content
+from policyguard.store.opening import open_named_store
+from policyguard.store.protocol import RevocableRecord
+from tests.store.postgres_server import Server, postgres
+
+__all__ = ["postgres"]
+
+POLICY = """
+policyguard: 1
+name: moved
+budgets:
+  calls: {calls: 5, per: global}
+  mails: {tools: [mail], calls: 3, per: project, within: 1h}
+learn: {corroborate: 1, scope: project}
+signatures:
+  - id: missing
+    pattern: no such key
+    blame: agent
+    examples: {match: [no such key], no_match: [x]}
+"""
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> str:
+    path = tmp_path / "policy.yaml"
+    path.write_text(POLICY)
+    return str(path)
+
+
+@pytest.fixture(params=["file", "database"])
+def other(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A new store in another place."""
+    if request.param == "file":
+        return str(tmp_path / "other" / "store.db")
+    server: Server = request.getfixturevalue("postgres")
+    return server.new_address()
+
+
+def _run(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(main, [str(one) for one in arguments])
+    return result.exit_code, result.output
+
+
+def _fill(policy: str, store: str) -> None:
+    """Use two of five calls and one of three mails, and learn that one fails."""
+    with Guard.load(policy, store=store) as guard:
+        with guard.session("one", project="p") as session:
+            session.record(session.check("mail", {"to": "ann"}), result="sent")
+            session.record(session.check("find", {"key": "k"}), error="no such key")
+        opened = open_named_store(store, caps=None)
+        for number in range(3):
+            record = RevocableRecord(
+                id=f"k{number:012d}",
+                scope="s",
+                key="k",
+                state="active",
+                updated_at=1,
+                payload=b"\x90",
+            )
+            assert opened.constraints.put(record)
+        opened.constraints.revoke("k000000000001", by="bob", at=5)
+        opened.constraints.delete("k000000000002")
+        opened.constraints.delete("k000000000000")
+        opened.evidence.put("scope", "key \0", b"\x90")
+        opened.close()
+
+
+def _content(store: str) -> object:
+    opened = open_named_store(store, caps=None)
+    transfer = open_transfer(opened)
+    with transfer.snapshot():
+        content = read_content(opened, transfer)
+    opened.close()
+    return content
+
+
+def _goes_on(policy: str, store: str) -> None:
+    """Check that what was used, learned and revoked still is."""
+    with Guard.load(policy, store=store) as guard, guard.session("one", project="p") as session:
+        assert not session.check("find", {"key": "k"})  # learned
+        assert [bool(session.check("mail", {"n": n})) for n in range(3)] == [True, True, False]
+        assert [bool(session.check("other", {"n": n})) for n in range(2)] == [True, False]
+    opened = open_named_store(store, caps=None)
+    revoked = opened.constraints.get("k000000000001")
+    assert revoked is not None
+    assert (revoked.state, revoked.revoked_by) == ("revoked", "bob")
+    opened.close()
+
+
+def test_all_goes_on_in_a_copy(tmp_path: Path, policy: str, other: str) -> None:
+    store = str(tmp_path / "store.db")
+    _fill(policy, store)
+    assert _run("journal", "verify", "--store", store)[0] == 0
+    code, output = _run("store", "copy", store, other)
+    assert code == 0, output
+    assert "compared" in output
+    assert _run("journal", "verify", "--store", other)[0] == 0
+    back = str(tmp_path / "back" / "store.db")
+    code, output = _run("store", "copy", other, back)
+    assert code == 0, output
+    assert _content(back) == _content(store)
+    _goes_on(policy, other)
+    _goes_on(policy, back)
+    assert _run("journal", "verify", "--store", other)[0] == 0
+    assert _run("journal", "verify", "--store", back)[0] == 0
+
+
+def test_a_database_is_copied_into_another(tmp_path: Path, policy: str, postgres: Server) -> None:
+    first, second = postgres.new_address(), postgres.new_address()
+    _fill(policy, first)
+    code, output = _run("store", "copy", first, second)
+    assert code == 0, output
+    assert _content(second) == _content(first)
+    opened = [open_named_store(one, caps=None) for one in (first, second)]
+    lines = [b"".join(one.anchors.lines("one")) for one in opened]  # type: ignore[attr-defined]  # of databases
+    assert lines[0] == lines[1] != b""
+    for one in opened:
+        one.close()
+    _goes_on(policy, second)
+
+
+def test_tampering_with_a_copy_is_found(tmp_path: Path, policy: str) -> None:
+    store, other = tmp_path / "store.db", tmp_path / "other" / "store.db"
+    _fill(policy, str(store))
+    assert _run("store", "copy", store, other)[0] == 0
+    assert _run("journal", "verify", "--store", other)[0] == 0
+    with sqlite3.connect(other) as connection:
+        connection.execute("DELETE FROM purses")
+    assert _run("journal", "verify", "--store", other)[0] == 1
+
+
+def test_a_store_in_use_is_not_copied(tmp_path: Path, policy: str, other: str) -> None:
+    store = str(tmp_path / "store.db")
+    command = [sys.executable, "-c", HOLDER, policy, store]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "open\n"
+        code, output = _run("store", "copy", store, other)
+        holder.kill()
+    assert code == 2
+    assert "is in use" in output
+    code, output = _run("store", "copy", store, other)  # what the dead has used is counted
+    assert code == 0, output
+    with Guard.load(policy, store=other) as guard, guard.session("two") as session:
+        assert [bool(session.check("x", {"n": n})) for n in range(4)] == [True] * 3 + [False]
+
+
+HOLDER = """
+import sys, time
+from policyguard import Guard
+guard = Guard.load(sys.argv[1], store=sys.argv[2])
+session = guard.session("one")
+for n in range(2):
+    session.record(session.check("x", {"n": n}), result="y")
+print("open", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_target_that_holds_something_is_refused(tmp_path: Path, policy: str, other: str) -> None:
+    store = str(tmp_path / "store.db")
+    _fill(policy, store)
+    _fill(policy, other)
+    before = _content(other)
+    code, output = _run("store", "copy", store, other)
+    assert code == 2
+    assert "holds something already" in output
+    assert _content(other) == before
+
+
+def test_a_copy_that_is_killed_leaves_nothing(
+    tmp_path: Path, policy: str, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = str(tmp_path / "store.db")
+    _fill(policy, store)
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, store, other], capture_output=True, text=True, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    code, output = _run("store", "copy", store, other)
+    assert code == 0, output
+    _goes_on(policy, other)
+
+
+KILLED = """
+import os, signal, sys
+from policyguard.cli import main
+from policyguard.store import copying
+write = copying._write_content
+def write_and_die(*arguments):
+    write(*arguments)
+    os.kill(os.getpid(), signal.SIGKILL)
+copying._write_content = write_and_die
+main(["store", "copy", sys.argv[1], sys.argv[2]])
+"""
+
+
+def test_leases_that_ran_out_are_counted(tmp_path: Path, policy: str, postgres: Server) -> None:
+    import psycopg
+
+    source = postgres.new_address()
+    with Guard.load(policy, store=source) as guard, guard.session("one") as session:
+        session.record(session.check("x", {}), result="y")
+    with psycopg.connect(source, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO leases (budget, key, amount, expires) SELECT budget, key, 2000000000, "
+            "clock_timestamp() + interval '1 s' FROM quotas"
+        )
+        ((leases,),) = connection.execute("SELECT count(*) FROM leases").fetchall()
+    assert leases
+    target = str(tmp_path / "store.db")
+    code, output = _run("store", "copy", source, target)
+    assert code == 2
+    assert "leases" in output
+    time.sleep(1.1)
+    code, output = _run("store", "copy", source, target)
+    assert code == 0, output
+    with Guard.load(policy, store=target) as guard, guard.session("two") as session:
+        assert [bool(session.check("x", {"n": n})) for n in range(3)] == [True, True, False]
+
+
+def test_no_source_is_made(tmp_path: Path) -> None:
+    code, output = _run("store", "copy", tmp_path / "none.db", tmp_path / "other.db")
+    assert code == 2
+    assert "no store at" in output
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_a_database_is_named_without_its_password(tmp_path: Path) -> None:
+    address = "postgresql://me:secret@127.0.0.1:1/guards"
+    (tmp_path / "store.db").touch()
+    for pair in ((address, tmp_path / "x.db"), (tmp_path / "store.db", address)):
+        code, output = _run("store", "copy", *pair)
+        assert code == 2
+        assert "secret" not in output

@@ -150,12 +150,16 @@ class MarkStates:
             mark = self.marks[name]
             state = self._find(session, mark)
             known = state.keys.keys() if state is not None else set[str]()
-            if len(known) + len(keys.difference(known)) > mark.keep:
+            if len((known | keys) - {ANY_KEY}) > mark.keep:
                 found.append(mark)
         return found
 
     def set(self, session: SessionState, changes: Iterable[MarkChange], at: int | None) -> None:
-        """Set marks; an unknown one is ignored: the policy may have changed since."""
+        """Set marks; an unknown one is ignored: the policy may have changed since.
+
+        Of too many keys the least recently set falls out. Where doubt sets the mark, every key is
+        set instead, for as long as the one that fell out would have been.
+        """
         for change in changes:
             mark = self.marks.get(change.mark)
             if (
@@ -165,10 +169,11 @@ class MarkStates:
             ):
                 continue
             keys = self._get(session, mark).keys
-            keys.pop(change.key, None)
-            keys[change.key] = at
-            if len(keys) > mark.keep:
-                del keys[next(iter(keys))]
+            _set_key(keys, change.key, at, keep_later=mark.sets_on_error)
+            if len(keys) - (ANY_KEY in keys) > mark.keep:
+                set_at = keys.pop(next(key for key in keys if key != ANY_KEY))
+                if mark.sets_on_error:  # nothing tells any more which key has fallen out
+                    _set_key(keys, ANY_KEY, set_at, keep_later=True)
 
     def clear(self, session: SessionState, changes: Iterable[MarkChange]) -> None:
         """Clear marks, or single keys of them. A wildcard is cleared only with all keys."""
@@ -266,6 +271,14 @@ class MarkKeys(msgspec.Struct, frozen=True, eq=False):
         if self.state is None:
             return 0
         return sum(is_alive(one, self.mark.within, self.at) for one in self.state.keys.values())
+
+
+def _set_key(keys: dict[str, int | None], key: str, at: int | None, *, keep_later: bool) -> None:
+    """Set a key at `at` (ns), as the latest; with `keep_later` it never expires earlier for it."""
+    known = keys.pop(key, at)
+    if keep_later:
+        at = None if known is None or at is None else max(known, at)
+    keys[key] = at
 
 
 def is_alive(set_at: int | None, within: int | None, at: int | None) -> bool:

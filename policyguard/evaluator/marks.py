@@ -163,7 +163,11 @@ class MarkEvents(NamedTuple):
         for mark in states.find_overflowing(attempt.session, found):
             attempt.add_error(
                 mark.id,
-                f"the mark has more than {mark.keep} keys (`keep`): those that were set least "
-                "recently have fallen out",
+                f"the mark has more than {mark.keep} keys (`keep`): "
+                + (
+                    "every key counts as set until the mark is cleared; raise `keep`"
+                    if mark.sets_on_error
+                    else "those that were set least recently have fallen out"
+                ),
             )
         return found

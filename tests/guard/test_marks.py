@@ -219,6 +219,57 @@ def test_agents_without_end_do_not_grow_memory(tmp_path: Path) -> None:
     assert not states._runs
 
 
+MINUTE = 60 * 10**9
+"""In nanoseconds."""
+
+TAINTED = """
+policyguard: 1
+name: tainted
+marks:
+  tainted:
+    key: call.args.path
+    set: {tools: [fetch]}
+    clear: {tools: [wash]}
+    within: 1h
+    keep: 2
+    on_error: set
+rules:
+  clean-only: {tools: [send], when: call.args.path in mark.tainted}
+"""
+
+
+def test_what_a_released_call_gives_back_expires_no_earlier_than_what_was_set_meanwhile(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(TAINTED)
+    now = 10**18
+    with Guard.load(path, clock=lambda: now) as guard, guard.session("run") as session:
+        assert run(session, "fetch", path="/a")
+        now += 40 * MINUTE
+        washing = session.check("wash", {})
+        assert run(session, "fetch", path="/a")
+        session.release(washing)
+        now += 30 * MINUTE
+        assert not run(session, "send", path="/a")
+
+
+def test_too_many_keys_of_a_mark_that_closes_a_way_are_said_and_outlive_the_process(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(TAINTED)
+    with Guard.load(path, store=tmp_path / "state.db") as guard, guard.session("run") as session:
+        for name in "ab":
+            assert run(session, "fetch", path=name)
+        recorded = session.record(session.check("fetch", {"path": "c"}), result="done")
+        assert "every key counts as set" in recorded.errors[0].error
+    with Guard.load(path, store=tmp_path / "state.db") as guard, guard.session("run") as session:
+        assert not run(session, "send", path="a")
+        assert run(session, "wash")
+        assert run(session, "send", path="a")
+
+
 def test_ten_thousand_keys_stay_within_keep() -> None:
     guard = load_text(POLICY.replace("keep: 3", "keep: 100"))
     session = guard.session("s")
@@ -379,6 +430,9 @@ def test_a_cancelled_call_sets_nothing() -> None:
     session.record(decision, error=asyncio.CancelledError())
     assert not run(session, "edit", path="/a")
 
+
+MINUTE = 60 * 10**9
+"""In nanoseconds."""
 
 CLOSING = """
 policyguard: 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
 
-from policyguard.cel.errors import CelLimitError
+from policyguard.cel.errors import CelLimitError, OperationError
 
 
 class JsonResultParser:
@@ -19,7 +20,8 @@ class JsonResultParser:
     def parse(self, text: str) -> Any:
         """Return the value of a JSON text.
 
-        `ValueError` if it is no JSON, `CelLimitError` if it is too large or too deep.
+        `ValueError` if it is no JSON, `CelLimitError` if it is too large or too deep, and
+        `OperationError` if an object has a name twice: readers differ on which value counts.
         """
         if text.lstrip(_WHITE_SPACE)[:1] not in _FIRST_LETTERS:
             raise ValueError(_NO_JSON)
@@ -27,20 +29,29 @@ class JsonResultParser:
             raise CelLimitError(
                 "limit-size", f"the result has more than {self._max_chars:,} characters"
             )
+        encoded = text.encode("utf-8", "replace")
         try:
-            value = msgspec.json.decode(text.encode("utf-8", "replace"))
+            value = msgspec.json.decode(encoded)
         except RecursionError:
             raise self._too_deep() from None
         except msgspec.DecodeError:
             raise ValueError(_NO_JSON) from None
         if _is_deeper_than(value, self._max_depth):
             raise self._too_deep()
+        # Numbers stay texts here: only the names of objects matter.
+        json.loads(encoded, object_pairs_hook=_check_names, parse_int=str, parse_float=str)
         return value
 
     def _too_deep(self) -> CelLimitError:
         return CelLimitError(
             "limit-depth", f"the result nests deeper than {self._max_depth} levels"
         )
+
+
+def _check_names(pairs: list[tuple[str, Any]]) -> None:
+    """Raise `OperationError` if an object has a name twice."""
+    if len(dict(pairs)) < len(pairs):
+        raise OperationError("duplicate-key", "an object of the result has a name twice")
 
 
 def _is_deeper_than(value: Any, levels: int) -> bool:

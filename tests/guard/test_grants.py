@@ -196,6 +196,14 @@ PREFIX = [
     ("rm build/x", "rm build/y", True),
     ("rm build/x", "rm -rf build/y", False),
     ("tar xf a.tar", "tar xf a.tar --to-command=sh", False),
+    ("cat a.txt", "cat /etc/passwd", False),
+    ("cat a.txt", "cat a.txt sub/../../b", False),
+    ("cat a.txt", "cat {a.txt,~/.ssh/id_rsa}", False),
+    ("cat a.txt", "cat c:/x", False),
+    ("cat a.txt", "cat sub/../b.txt", True),
+    ("rm -rf build", "rm -rf build /", False),
+    ("rm -rf build", "rm -rf build ~", False),
+    ("rm -rf build", "rm -rf build ..", False),
 ]
 
 
@@ -207,6 +215,26 @@ def test_a_prefix_is_no_wider_than_what_it_shows(
     session = load(policy, clock).session("s")
     grant(session, "bash", {"command": approved}, "prefix")
     assert run(session, other) is allowed
+
+
+def test_a_prefix_covers_paths_in_the_folders_where_it_was_approved(
+    policy: Path, clock: Clock
+) -> None:
+    policy.write_text(SHELL_POLICY)
+    session = load(policy, clock).session("s", cwd="/srv/app/")
+    args = {"command": "cat a.txt", "workdir": "../lib"}
+    grant(session, "bash", args, "prefix")
+
+    def is_allowed(command: str) -> bool:
+        return session.preview("bash", args | {"command": command}).allowed
+
+    assert is_allowed("cat b.txt /srv/app/c /srv/lib/d .")
+    assert not is_allowed("cat /srv/application/a")
+    assert not is_allowed("cat /srv/app/../x")
+    assert not is_allowed("cat ../x")
+    asked = session.check("bash", {"command": "cat /etc/hosts"})
+    with pytest.raises(ValueError, match="`/etc/hosts` is outside the session's folder"):
+        session.approve(asked, by="ann", remember="prefix", expires=60)
 
 
 def test_a_prefix_shows_its_pattern(policy: Path, clock: Clock) -> None:

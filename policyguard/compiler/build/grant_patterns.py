@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 from functools import cached_property
 from typing import Any
 
 from policyguard.compiler.build.address_readers import PathReader, UrlReader
 from policyguard.compiler.build.call_readers import command_reader, targets_reader
 from policyguard.compiler.build.shell_functions import ShellCommands
+from policyguard.model.diagnostic import quote_text
 from policyguard.model.event import Refused
 from policyguard.model.grant import CallPattern
 from policyguard.model.policy import Classify
 
 _UNRESOLVED = frozenset("~$%\\\0\1\2\5*?[")
 """Characters with which it is not certain which file a path names."""
+
+_LEAVES_FOLDER = re.compile(r"[/~]|\.\.(/|$)|[A-Za-z]:[/\\]")
+"""The beginning of a path that leaves an unknown folder."""
 
 
 class GrantPatterns:
@@ -54,6 +60,10 @@ class GrantPatterns:
             from policyguard.shell.command_prefix import read_prefix
 
             prefix = read_prefix(command, self._shell.reader)
+            outside = self._find_outside(args, command, cwd)
+            if outside:
+                path = quote_text(outside[0])
+                raise ValueError(f"{path} is outside the session's folder; remember the call")
             return CallPattern(
                 tool=tool,
                 server=server,
@@ -79,6 +89,7 @@ class GrantPatterns:
                 bool(command)
                 and pattern.workdirs == self._find_workdirs(args)
                 and has_prefix(command, prefix, self._shell.reader)
+                and not self._find_outside(args, command, cwd)
             )
         if not pattern.folder:
             return True
@@ -108,6 +119,18 @@ class GrantPatterns:
         if not folder:
             raise ValueError("it has no command, and no path in a folder; remember its target")
         return folder
+
+    def _find_outside(self, args: dict[str, Any], command: str, cwd: str) -> list[str]:
+        """Return the paths of a command that are not certainly in the folder where it runs."""
+        workdirs = [posixpath.join(cwd, folder) for folder in self._find_workdirs(args)]
+        folders = [posixpath.normpath(folder) for folder in (cwd, *workdirs) if folder]
+        return [
+            path
+            for path in self._paths.find(args, command, cwd)
+            if posixpath.normpath(path) not in folders
+            and not any(path.startswith(f"{folder.rstrip('/')}/") for folder in folders)
+            and (folders or _LEAVES_FOLDER.match(path))
+        ]
 
     def _find_paths(self, args: dict[str, Any], cwd: str) -> list[str]:
         """Return a call's paths. `ValueError` if one is uncertain, or the call names a URL too."""

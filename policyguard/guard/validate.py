@@ -39,6 +39,14 @@ def text(name: str, value: object) -> str:
     return str.__str__(value)
 
 
+def person(name: str, value: object) -> str:
+    """Return a person's name without white space around it. `ValueError` if nothing is left."""
+    found = text(name, value).strip()
+    if not found:
+        raise ValueError(f"`{name}` is empty: name the person")
+    return found
+
+
 def optional_text(name: str, value: object) -> str:
     """Return a text, empty for None."""
     return "" if value is None else text(name, value)

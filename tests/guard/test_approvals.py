@@ -108,6 +108,22 @@ def test_approval_needs_the_required_labels_and_count(tmp_path: Path, clock: Clo
     assert session.check("wire", {}).allowed
 
 
+def test_white_space_makes_no_second_person(tmp_path: Path, clock: Clock) -> None:
+    session = open_session(tmp_path, clock)
+    decision = session.check("wire", {})
+    assert not session.approve(decision, by="ann", labels=["lead"])
+    assert not session.approve(decision, by=" ann\n", labels=["lead"])
+    for blank in ("", " \t"):
+        with pytest.raises(ValueError, match="`by` is empty: name the person"):
+            session.approve(decision, by=blank, labels=["lead"])
+        with pytest.raises(ValueError, match="`by` is empty"):
+            session.deny(decision, by=blank, labels=["lead"])
+        with pytest.raises(ValueError, match="`by` is empty"):
+            session.grant("money", by=blank)
+    assert session.approve(decision, by="bo", labels=["lead"])
+    assert session.check("wire", {}).allowed
+
+
 def test_late_approval_is_rejected_and_can_be_given_after_another_check(
     tmp_path: Path, clock: Clock
 ) -> None:

@@ -48,14 +48,15 @@ class SessionApprovals(SessionLifetime):
 
         Returns whether the call is approved now: a rule may need several people, people with a
         label, or an answer within a time. An approval that no `check` waits for counts nowhere.
-        `ClosedError` if the session is closed, `ValueError` for a call that cannot be compared,
-        or has no such `target` or `prefix`; `JournalError` or `StoreError` if it cannot be written.
+        `ClosedError` if the session is closed, `ValueError` for a call that cannot be compared, or
+        has no such `target` or `prefix`, and if `by` is blank; `JournalError` or `StoreError` if it
+        cannot be written.
         """
         validate.decision("decision", decision)
         if decision.effect is not Effect.ASK or decision.session != self.id:
             raise ValueError(f"call `{decision.id}` of this session does not need an approval")
         require_comparable(decision)
-        by, labels = validate.text("by", by), validate.text_list("labels", labels)
+        by, labels = validate.person("by", by), validate.text_list("labels", labels)
         fingerprint, times = decision.fingerprint, self._times()
         request = read_request(remember, expires, scope, times["at"], times["wall"])
         with self.guard._lock:
@@ -87,7 +88,7 @@ class SessionApprovals(SessionLifetime):
         validate.decision("decision", decision)
         if decision.effect is not Effect.ASK or decision.session != self.id:
             raise ValueError(f"call `{decision.id}` of this session does not wait for an answer")
-        by, labels = validate.text("by", by), validate.text_list("labels", labels)
+        by, labels = validate.person("by", by), validate.text_list("labels", labels)
         message = validate.text("message", message)
         evaluator, times = self.guard._evaluator, self._times()
         with self.guard._lock:
@@ -103,12 +104,12 @@ class SessionApprovals(SessionLifetime):
         """Raise a budget for this session, and lift a halt. `approve` makes grants of calls.
 
         `amount` is in the budget's own unit (seconds or a `timedelta` for `time`), by default the
-        budget's `extend`. `KeyError` for an unknown budget, `ValueError` for an amount that is
-        missing, negative or not finite, `ClosedError` if the session is closed; and
+        budget's `extend`. `KeyError` for an unknown budget, `ValueError` for a blank `by` or an
+        amount that is missing, negative or not finite, `ClosedError` if the session is closed; and
         `JournalError` or `StoreError`.
         """
         id_, raised = find_budget(self.guard._evaluator.budgets, budget, amount)
-        by = validate.text("by", by)
+        by = validate.person("by", by)
         self._pipeline.grant(Granted(self.id, budget=id_, amount=raised, by=by, **self._times()))
 
     def _is_approved(self, decision: Decision) -> bool:

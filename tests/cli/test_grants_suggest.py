@@ -74,6 +74,8 @@ def test_alike_commands_become_an_exemption(folder: Path) -> None:
         "git push origin $(cat .env)",
         "git push origin b9\nrm -rf /",
         "git push origin b9 > x && rm x",
+        "git push origin b9 /srv/x",
+        "git push origin b9 ../x",
         "rm -rf x",
     ):
         assert not allowed(command), command
@@ -81,6 +83,17 @@ def test_alike_commands_become_an_exemption(folder: Path) -> None:
     assert not other.preview("bash", {"command": "git push origin b9"}).allowed
     ci = Guard.load(folder / "granted.yaml").session("v", agent="ci")
     assert ci.preview("bash", {"command": "rm -rf x"}).allowed, "what was exempt before"
+
+
+def test_a_policy_that_reads_no_paths_gets_a_proposal_that_loads(folder: Path) -> None:
+    (folder / "policy.yaml").write_text(
+        POLICY.replace("extends: [core]", "classify: {shell: {arguments: [command]}}")
+    )
+    record(folder, [push(f"b{number}") for number in range(5)])
+    result = run(folder, "-o", "granted.yaml")
+    assert result.exit_code == 0, result.output
+    session = Guard.load(folder / "granted.yaml").session("t", cwd="/w")
+    assert session.preview("bash", {"command": "git push origin b9"}).allowed
 
 
 def test_one_that_nobody_approved_speaks_against_all(folder: Path) -> None:

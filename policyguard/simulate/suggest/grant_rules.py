@@ -100,7 +100,7 @@ def suggest_rules(
                 continue
             options = sorted({option for _, pattern in members for option in pattern.options})
             pattern = msgspec.structs.replace(members[0][1], options=tuple(options))
-            condition = write_condition(pattern)
+            condition = write_condition(pattern, reads_paths=bool(compiled.policy.classify.paths))
             proposals.append(GrantProposal(rule, pattern.text, condition, len(members)))
             covered.update(id(one) for one, _ in members)
         remaining = [one for one in remaining if id(one) not in covered]
@@ -127,8 +127,12 @@ def _find_pattern(compiled: CompiledPolicy, asked: AskedCall, remember: str) -> 
     return None if pattern.workdirs else pattern
 
 
-def write_condition(pattern: CallPattern) -> str:
-    """Return the CEL condition of the calls that a pattern covers."""
+def write_condition(pattern: CallPattern, *, reads_paths: bool) -> str:
+    """Return the CEL condition of the calls that a pattern covers.
+
+    `reads_paths`: the policy names the arguments that hold paths, without which `call.paths` is an
+    error at load. Where it does not, a command's paths are free.
+    """
     parts = [f"call.tool == {_quote(pattern.tool)}"]
     if pattern.server:
         parts.append(f"call.server == {_quote(pattern.server)}")
@@ -139,6 +143,8 @@ def write_condition(pattern: CallPattern) -> str:
         words = " ".join(map(re.escape, pattern.command))
         more = "|".join((*map(re.escape, pattern.options), _PLAIN_WORD))
         parts.append(f"call.command.matches({_quote(f'^{words}(?: (?:{more}))*$')})")
+        if pattern.cwd and reads_paths:
+            parts.append(f"call.paths.all(p, p.inside({_quote(pattern.cwd)}))")
     if pattern.folder:
         folder = _quote(pattern.folder)
         parts.append(f"size(call.paths) > 0 && call.paths.all(p, p.inside({folder}))")

@@ -196,9 +196,10 @@ class MarkStates:
                 state.cleared = max(state.cleared, cleared.pop(next(iter(cleared))))
 
     def end_turn(self, session: SessionState) -> None:
-        """Forget the marks of a turn. That of a sub-agent is part of its run's."""
+        """Clear the marks of a turn, for its unfinished calls too. A sub-agent's turn has none."""
         if session.parent is None:
-            self._runs.pop(("turn", session.id), None)
+            turn_marks = [name for name, mark in self.marks.items() if mark.scope == "turn"]
+            self.clear(session, map(MarkChange, turn_marks))
 
     def end_session(self, session: SessionState) -> None:
         """Forget the marks of a run."""

@@ -9,13 +9,15 @@ from pathlib import Path
 
 from policyguard.engines.remote_files import expand_address, is_remote
 from policyguard.traces.item import TraceError
+from policyguard.traces.tables.table import find_format, list_files
 
 
 def expand(paths: Sequence[str | Path]) -> Iterator[Path]:
     """Yield the files that paths stand for, each once, in the order named.
 
-    A folder stands for all files in it, sorted, without hidden ones; a path that does not exist is
-    a glob (`**` crosses folders). Files that cannot be opened are included: the reader reports
+    A folder stands for all files in it, sorted, without hidden ones; in it the folder of a Delta or
+    Iceberg table stands for the files of the table. A path that does not exist is a glob (`**`
+    crosses folders). Files that cannot be opened are included: the reader reports
     them. An address such as `s3://…` is read by fsspec. Raises `TraceError` if a path matches
     nothing.
     """
@@ -30,9 +32,15 @@ def expand(paths: Sequence[str | Path]) -> Iterator[Path]:
 
 def _expand_remote(address: str) -> Iterator[Path]:
     try:
-        yield from expand_address(address)
+        files = [*expand_address(address)]
     except OSError as error:
         raise TraceError(f"{address}: {error}") from None
+    if any("_delta_log" in file.parts or file.name.endswith(".metadata.json") for file in files):
+        raise TraceError(
+            f"{address}: a Delta or Iceberg table, which is read from local folders only: "
+            "name the files that its reader gives (docs/lake.md)"
+        )
+    yield from files
 
 
 def resolve_path(path: Path) -> str:
@@ -59,6 +67,11 @@ def _expand_folder(folder: Path) -> Iterator[Path]:
     """Yield a folder's own files before those of its folders: a session before its sub-agents."""
     errors: list[OSError] = []
     for parent, folders, names in os.walk(folder, onerror=errors.append):
+        form = find_format(Path(parent), folders)
+        if form is not None:
+            folders.clear()
+            yield from list_files(Path(parent), form)
+            continue
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(parent, name) for name in sorted(names) if not name.startswith("."))
     yield from (Path(error.filename) for error in errors)

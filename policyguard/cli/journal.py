@@ -20,7 +20,8 @@ from policyguard.journal.anchor_export import anchor_lines, read_anchors
 from policyguard.journal.chain import Hasher, read_key
 from policyguard.journal.errors import JournalError
 from policyguard.journal.findings import UNPROVEN
-from policyguard.journal.retention import Retention, prune
+from policyguard.journal.retention import prune
+from policyguard.journal.retention_terms import Retention
 from policyguard.journal.shipping import ship
 from policyguard.journal.show import format_line, format_session, is_event, read_lines
 from policyguard.journal.verify import StoreState, VerifyResult, verify

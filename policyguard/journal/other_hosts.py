@@ -88,6 +88,10 @@ class OtherHosts:
                 with other.open("rb") as lines:
                     yield str(other), lines
 
+    def has_put(self, session: str, folder: Path) -> bool:
+        """Whether this folder's host has put lines of the session's present journal."""
+        return self._find_put_size(session, folder) > 0
+
     def _find_put_size(self, session: str, folder: Path) -> int:
         """Return up to which byte this folder's host has put the session's lines."""
         if self._shared is None:

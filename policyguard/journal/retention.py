@@ -15,24 +15,16 @@ from pathlib import Path
 import msgspec
 
 from policyguard.engines.operating_system import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK
-from policyguard.journal.chain import (
-    BrokenChainError,
-    ChainPosition,
-    Hasher,
-    advance,
-    decode_session,
-    decode_time,
-)
+from policyguard.journal.chain import ChainPosition, Hasher, decode_time, parse_link
 from policyguard.journal.errors import AlteredError, JournalError
 from policyguard.journal.folder import SUFFIX, file_name, is_journal_name
 from policyguard.journal.handover import lacks_lines, place_of
 from policyguard.journal.journal_file import has_all_anchors
-from policyguard.journal.recovery import (
-    require_anchored,
-    require_own_anchor,
-    require_regular,
-    require_same_key,
-)
+from policyguard.journal.recovery import require_anchored, require_regular
+from policyguard.journal.retention_terms import Retention, make_note
+from policyguard.journal.set_aside import prune_set_aside
+from policyguard.journal.stored_copies import prune_copies
+from policyguard.journal.whole_journal import follow_journal
 from policyguard.store.errors import SessionBusyError
 from policyguard.store.protocol import (
     Anchor,
@@ -51,20 +43,6 @@ _TAIL_BYTES = 65_536
 
 _UNKNOWN = -1
 """The time of a journal without a line that has one. It is deleted only if it is in excess."""
-
-
-class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """Which journals to delete, and who says so.
-
-    Those older than `keep_for` (ns), and the oldest beyond `max_journals`. After no load and no
-    event for `max_gap` (ns), the time is not trusted. `policy` and `digest` name the policy.
-    """
-
-    keep_for: int
-    max_journals: int
-    max_gap: int
-    policy: str
-    digest: str
 
 
 class PruneResult(msgspec.Struct, frozen=True):
@@ -127,7 +105,7 @@ def prune(
     try:
         names = [entry.name for entry in os.scandir(folder) if entry.name.endswith(SUFFIX)]
     except FileNotFoundError:
-        return PruneResult((), ())
+        names = []
     except OSError as error:
         raise _deletion_error(folder, error) from None
     by_name = {file_name(anchor.session): anchor for anchor in anchors.all()}
@@ -142,19 +120,31 @@ def prune(
             continue
         if should_stop():
             break
-        path = folder / candidate.name
-        if _went_elsewhere(path, by_name.get(candidate.name), anchors):
-            continue
+        path, anchor = folder / candidate.name, by_name.get(candidate.name)
+        if _went_elsewhere(path, anchor, anchors):
+            if not _was_pruned(path, anchors):
+                continue
+            anchor = None  # of the session that began anew elsewhere
         try:
-            due = _find_due(
-                path, anchors, by_name.get(candidate.name), None if in_excess else before, hasher
-            )
+            due = _find_due(path, anchors, anchor, None if in_excess else before, hasher)
             if due is not None and _delete(due, anchors, retention, now, lock_session):
                 deleted.append(path)
                 total -= 1
         except JournalError as error:
             kept.append(error)
             total -= 1  # it pushes out no other
+    if before is not None and isinstance(anchors, SharedAnchorStore):
+        for results in (
+            prune_copies(folder, anchors, retention, now, before, hasher, lock_session),
+            prune_set_aside(folder, before, hasher),
+        ):
+            for result in results:
+                if isinstance(result, JournalError):
+                    kept.append(result)
+                else:
+                    deleted.append(result)
+                if should_stop():
+                    break
     return PruneResult(tuple(deleted), tuple(kept))
 
 
@@ -165,6 +155,19 @@ def _went_elsewhere(path: Path, anchor: Anchor | None, anchors: AnchorStore) -> 
         and isinstance(anchors, SharedAnchorStore)
         and anchors.last_place(anchor.session) not in ("", place_of(path.parent))
         and lacks_lines(path, anchor)
+    )
+
+
+def _was_pruned(path: Path, anchors: AnchorStore) -> bool:
+    """Whether a file is of a journal that another host has deleted as it was due."""
+    try:
+        with path.open("rb") as file:
+            link = parse_link(file.readline()[:-1])
+    except OSError:
+        return False
+    notes = (note for note in anchors.notes() if isinstance(note, Pruned))
+    return link is not None and any(
+        note.chain == link.chain and file_name(note.session) == path.name for note in notes
     )
 
 
@@ -225,7 +228,8 @@ def _find_due(
     try:
         require_regular(descriptor, path)
         status = os.fstat(descriptor)
-        session, position, latest = _verify(descriptor, path, anchor, hasher)
+        with os.fdopen(os.dup(descriptor), "rb") as lines:
+            session, position, latest = follow_journal(lines, path, anchor, hasher)
         if anchor is None and has_all_anchors(anchors, None, hasher):
             _require_anchored(path, position, anchors, hasher)
     except OSError as error:
@@ -256,9 +260,7 @@ def _delete(
                 if due.anchor is not None:
                     if anchors.get(due.session) != due.anchor:
                         return False
-                    position = (end.chain, end.count, end.hash, end.size)
-                    note = Pruned(due.session, *position, now, retention.policy, retention.digest)
-                    anchors.add_note(note)
+                    anchors.add_note(make_note(due.session, end, now, retention, anchors))
                     anchors.delete(due.session)
                 path.unlink()
             finally:
@@ -275,40 +277,6 @@ def _version(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
 
 
-def _verify(
-    descriptor: int, path: Path, anchor: Anchor | None, hasher: Hasher
-) -> tuple[str, ChainPosition, int | None]:
-    """Follow a whole journal. Return its session, its end, and the time of its latest event."""
-    position = ChainPosition()
-    session, latest, reached = "", None, False
-    with os.fdopen(os.dup(descriptor), "rb") as file:
-        for line in file:
-            if not line.endswith(b"\n"):
-                break
-            if not position.count:
-                try:
-                    require_same_key(path, line, hasher)
-                except JournalError:
-                    raise AlteredError(path, "its hashes need another key, or none") from None
-                session = decode_session(line) or ""
-                if file_name(session) != path.name:
-                    raise AlteredError(path, "it holds another session")
-                if anchor is not None:
-                    require_own_anchor(path, line, anchor, hasher)
-            try:
-                position = advance(hasher, session, position, line[:-1])
-            except BrokenChainError as error:
-                raise AlteredError(path, f"line {position.count + 1} {error}") from None
-            at = decode_time(line)
-            if at is not None:
-                latest = at if latest is None else max(at, latest)
-            if anchor is not None and position.count == anchor.count:
-                reached = (position.chain, position.hash) == (anchor.chain, anchor.hash)
-    if anchor is not None and not reached:
-        raise AlteredError(path, f"it differs from its anchor, which counts {anchor.count} lines")
-    return session, position, latest
-
-
 def _require_anchored(path: Path, end: ChainPosition, anchors: AnchorStore, hasher: Hasher) -> None:
     """Raise `AlteredError` if a journal lost its anchor otherwise than by being deleted."""
     with path.open("rb") as file:
@@ -316,8 +284,12 @@ def _require_anchored(path: Path, end: ChainPosition, anchors: AnchorStore, hash
     try:
         require_anchored(path, first, end.count, hasher)
     except AlteredError:
-        notes = anchors.notes()  # perhaps a process died before it deleted the file
-        if not any(isinstance(note, Pruned) and note.hash == end.hash for note in notes):
+        # Perhaps a process died before it deleted the file, or another host deleted its anchor.
+        notes = [note for note in anchors.notes() if isinstance(note, Pruned)]
+        is_shared = isinstance(anchors, SharedAnchorStore)
+        if not any(
+            note.hash == end.hash or (is_shared and note.chain == end.chain) for note in notes
+        ):
             raise
 
 

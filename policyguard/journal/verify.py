@@ -36,6 +36,7 @@ from policyguard.journal.findings import (
     make_finding,
 )
 from policyguard.journal.folder import SUFFIX, file_name, is_journal_name
+from policyguard.journal.handover import place_of
 from policyguard.journal.other_hosts import OtherHosts
 from policyguard.journal.tampering import find_tampering
 from policyguard.store.paths import JOURNAL_FOLDER, hide_address
@@ -270,7 +271,9 @@ class _Verifier:
             return
         key_id = link.key_id if link is not None and not link.seq else ""
         yield from self._check_signature(file, session, key_id)
-        yield from self._follow(file, session, anchors, key_id)
+        chain = link.chain if link is not None and not link.seq else ""
+        end = self._find_end(session, chain, file.parent)
+        yield from self._follow(file, session, anchors, key_id, end)
 
     def _check_signature(self, file: Path, session: str, key_id: str) -> Iterator[VerifyFinding]:
         """Report an anchor in the store that the holder of the key did not write."""
@@ -285,11 +288,11 @@ class _Verifier:
             yield describe_unsigned(file)
 
     def _follow(
-        self, file: Path, session: str, anchors: list[Anchor], key_id: str
+        self, file: Path, session: str, anchors: list[Anchor], key_id: str, end: Anchor | None
     ) -> Iterator[VerifyFinding]:
         position = ChainPosition()
         hash_at: dict[int, str] = {}
-        counts = {anchor.count for anchor in anchors}
+        counts = {anchor.count for anchor in (*anchors, *([end] if end is not None else ()))}
         # With a key the first line is anchored before the second is written.
         anchored_line = 1 if key_id and key_id == self._hasher.key_id else 0
         tail = b""
@@ -315,6 +318,11 @@ class _Verifier:
         ]
         if self._is_left_over(session, position, anchors, file.parent):
             unexplained = []
+            if end is None:
+                message = f"of a journal that was pruned: none of {position.count} lines is proven"
+                yield make_finding("journal/no-anchor", file, message)
+        if end is not None and all(anchor.chain != end.chain for anchor in anchors):
+            unexplained.append(end)
         handed_over = self._other_hosts.find_handover(file, position, unexplained)
         if handed_over is not None:
             yield handed_over
@@ -340,7 +348,18 @@ class _Verifier:
             (session, end.chain) in self._pruned
             and all(anchor.chain != end.chain for anchor in anchors)
             and bool(self._other_hosts.find_place(session, folder))
+            and not self._other_hosts.has_put(session, folder)
         )
+
+    def _find_end(self, session: str, chain: str, folder: Path) -> Anchor | None:
+        """Return the end of a journal that is deleted as due but for its file in this folder.
+
+        Its place is noted where hosts share a store: only there the file has that end for certain.
+        """
+        note = self._pruned.get((session, chain))
+        if note is None or not note.place or note.place != place_of(folder):
+            return None
+        return Anchor(session, chain, note.count, note.hash, note.size)
 
     def _has_lost_anchor(
         self, session: str, end: ChainPosition, anchors: list[Anchor], line: int

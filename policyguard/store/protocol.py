@@ -52,11 +52,17 @@ class Anchor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class Pruned(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="note", tag="pruned"
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    tag_field="note",
+    tag="pruned",
 ):
     """A note that a journal was deleted at `at`, as `policy` (and its `digest`) says.
 
-    The rest is what its anchor was, or its end if that was further.
+    The rest is what its anchor was, or its end if that was further, and in a store of several hosts
+    the `place` where its last lines were written.
     """
 
     session: str
@@ -67,6 +73,7 @@ class Pruned(
     at: int
     policy: str
     digest: str
+    place: str = ""
 
 
 class Repaired(

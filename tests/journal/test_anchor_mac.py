@@ -14,7 +14,8 @@ from policyguard.journal.anchor_mac import find_forgery
 from policyguard.journal.chain import Chain, Hasher
 from policyguard.journal.errors import AlteredError
 from policyguard.journal.format import encode
-from policyguard.journal.retention import Retention, prune
+from policyguard.journal.retention import prune
+from policyguard.journal.retention_terms import Retention
 from policyguard.journal.verify import verify
 from policyguard.model.event import SessionStarted
 from policyguard.store.memory.store import MemoryStore

@@ -16,8 +16,9 @@ import pytest
 from policyguard.journal.anchor_export import anchor_lines, read_anchors
 from policyguard.journal.chain import Hasher
 from policyguard.journal.errors import JournalError
-from policyguard.journal.retention import PruneResult, Retention, note_load
+from policyguard.journal.retention import PruneResult, note_load
 from policyguard.journal.retention import prune as prune_folder
+from policyguard.journal.retention_terms import Retention
 from policyguard.journal.verify import verify
 from policyguard.model.event import SessionEnded, SessionStarted
 from policyguard.store.memory.store import MemoryStore

@@ -10,7 +10,8 @@ from policyguard.guard.host_log import log_failure, warn
 from policyguard.journal.chain import Hasher
 from policyguard.journal.errors import JournalError
 from policyguard.journal.findings import format_time
-from policyguard.journal.retention import Retention, note_load, prune
+from policyguard.journal.retention import note_load, prune
+from policyguard.journal.retention_terms import Retention
 from policyguard.store.errors import StoreError
 from policyguard.store.protocol import Store
 

@@ -23,7 +23,7 @@ from policyguard.journal.chain import Hasher, read_key
 from policyguard.journal.errors import JournalError
 from policyguard.journal.journal import Journal
 from policyguard.journal.redaction import Redaction
-from policyguard.journal.retention import Retention
+from policyguard.journal.retention_terms import Retention
 from policyguard.store.paths import find_journal_folder, journal_folder, resolve_path
 from policyguard.store.protocol import Store
 

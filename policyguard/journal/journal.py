@@ -154,6 +154,11 @@ class Journal:
             with suppress(SessionBusyError):  # `on_lost` has it
                 file.anchor_rest()
 
+    def require_store(self, session: str) -> None:
+        """Raise `StoreError` if a store that hosts share does not answer."""
+        if self.is_shared:
+            self._anchors.get(session)
+
     def confirm(self, session: str) -> None:
         """Anchor a session's lines at once where another host may have gone on with it.
 

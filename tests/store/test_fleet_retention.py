@@ -196,4 +196,4 @@ def test_numbers_of_openings_never_restart(hosts: tuple[Host, Host]) -> None:
         two.call("look")
         wait_for(lambda: session.closed)
         assert not session.check("look")
-    assert codes(check(one.address, one, two)) == ["journal/handed-over"]
+    assert not check(one.address, one, two).has_failed

@@ -392,6 +392,8 @@ def test_an_approval_is_not_used_without_the_database(postgres: Server, tmp_path
         assert decision.errors
         assert not session.closed
         wait_until_put(one)
+        wait_for(lambda: session.check("deploy", {"n": 1}).allowed)  # the approval is kept
+        assert not session.check("deploy", {"n": 1}).allowed
 
 
 def test_a_session_is_let_go_of_when_its_anchor_is_refused(hosts: tuple[Host, Host]) -> None:

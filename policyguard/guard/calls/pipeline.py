@@ -117,6 +117,11 @@ class CallPipeline(KnownCalls):
                         guard._poll_store()
                         if self.closed:  # another host has gone on with the session
                             raise ClosedError(self.closed_reason)
+                    approvals = state.approvals.received
+                    if approvals and admit and attempt.approval_fingerprint in approvals:
+                        is_spending = not mode.observe
+                        if is_spending and guard._journal is not None:
+                            guard._journal.require_store(state.id)  # else the approval is kept
                     learned = (
                         guard_state.check_learned(attempt)
                         if guard_state.constraint_set.constraints or guard_state.has_radius
@@ -143,7 +148,7 @@ class CallPipeline(KnownCalls):
             except ArgumentsError as error:
                 evaluation = decisions.invalid_arguments(attempt, str(error), observe=mode.observe)
             except Exception as error:  # noqa: BLE001 - the policy says what a defect of ours means
-                allow = mode.observe or evaluator.allow_on_internal_error
+                allow = self._allow_on_error and not is_spending
                 evaluation = decisions.internal_error(attempt, error, allow=allow)
             if evaluation is ALLOWED and attempt.timeout is None and identity is not None:
                 # The common case, made short.
@@ -165,9 +170,6 @@ class CallPipeline(KnownCalls):
                     guard_state.fold(refused)
                     guard._events.emit(refused)
                 elif bound_plan is not None:
-                    approvals = state.approvals.received
-                    if approvals and attempt.approval_fingerprint in approvals:
-                        is_spending = True
                     admit_call(evaluator, guard_state.evaluator_state, attempt)
                     if guard._has_audience:
                         guard._events.emit_admitted(attempt, decision)
@@ -184,7 +186,7 @@ class CallPipeline(KnownCalls):
                     if decision.violations:
                         self.advice.add(attempt.batch or decision.id, decision.message)
             except (JournalError, StoreError) as error:
-                allow = self._allow_on_error and not (is_spending and not mode.observe)
+                allow = self._allow_on_error and not is_spending
                 return self._handle_write_error(
                     decision, attempt, error, ancestor_events, allow=allow
                 )

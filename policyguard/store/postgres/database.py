@@ -1,7 +1,7 @@
 """One connection to PostgreSQL, its transactions, and its schema.
 
 While the database is away every call fails at once but for one attempt a second, so that a guard
-decides without it instead of waiting.
+decides without it instead of waiting; an attempt that hangs goes on in another thread.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import psycopg
 from psycopg import conninfo, sql
@@ -21,9 +20,8 @@ from psycopg import conninfo, sql
 from policyguard.engines.operating_system import after_fork_in_child
 from policyguard.model.text import escape_surrogates
 from policyguard.store.errors import StoreError
+from policyguard.store.postgres.connection import Attempt, Connection, Row
 from policyguard.store.postgres.schema import LOCK, MIGRATIONS
-
-Row = tuple[Any, ...]
 
 _LISTEN_SECONDS = 0.5
 """How long one wait for a notification takes, after which the end is looked for."""
@@ -61,7 +59,8 @@ class Database:
         place = f"{given.get('host') or 'localhost'}:{given.get('port') or 5432}"
         self.name = Path(f"postgresql:{place}/{given.get('dbname') or given.get('user') or ''}")
         self._lock = threading.RLock()
-        self._connection: psycopg.Connection[Row] | None = None
+        self._connection: Connection | None = None
+        self._attempt: Attempt | None = None
         self._depth = 0
         self._retry_at = 0.0
         self.generation = 0
@@ -129,25 +128,37 @@ class Database:
         except psycopg.Error as error:
             raise StoreError(self.name, _reason(error), "see docs/fleet.md") from None
 
-    def _connect(self) -> psycopg.Connection[Row]:
+    def _connect(self) -> Connection:
         if self._connection is not None and not self._connection.closed:
             return self._connection
-        now = time.monotonic()
-        if now < self._retry_at:
-            raise StoreError(self.name, "is away", "see whether it runs")
-        connection = None
+        if self._attempt is None:
+            if time.monotonic() < self._retry_at:
+                raise StoreError(self.name, "is away", "see whether it runs")
+            if self.generation:  # calls of a guard wait for this
+                self._attempt = Attempt(self._open)
+        attempt = self._attempt
+        if attempt is not None and attempt.is_pending:
+            raise StoreError(self.name, "is away: it does not answer", "see whether it runs")
+        self._attempt = None
         try:
-            connection = psycopg.connect(self._address, autocommit=True)
-            connection.execute(_TIMEOUTS)
-            _migrate(connection)
+            connection = attempt.take() if attempt is not None else self._open()
         except psycopg.Error as error:
-            if connection is not None:
-                connection.close()
             self._retry_at = time.monotonic() + _RETRY_AFTER
             reason = f"cannot be reached: {_reason(error)}"
             raise StoreError(self.name, reason, "see whether it runs, and its address") from None
         self._connection = connection
         self.generation += 1
+        return connection
+
+    def _open(self) -> Connection:
+        """Connect, and bring the schema up to date. Raises `psycopg.Error`."""
+        connection = Connection.connect(self._address, autocommit=True)
+        try:
+            connection.execute(_TIMEOUTS)
+            _migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _drop(self) -> None:
@@ -174,11 +185,17 @@ class Database:
         """Close the connection; the next call opens another."""
         with self._lock:
             self._drop()
+            attempt, self._attempt = self._attempt, None
+            if attempt is not None:
+                attempt.abandon()
 
     def forget(self) -> None:
         """Leave the connection to the parent process, after a fork."""
         self._lock = threading.RLock()
         self._depth = 0
+        if self._attempt is not None:
+            _left_to_parents.append(self._attempt)
+            self._attempt = None
         if self._connection is not None:
             _left_to_parents.append(self._connection)
             self._connection = None
@@ -188,7 +205,7 @@ class _LostConnectionError(StoreError):
     """The connection has gone."""
 
 
-def _migrate(connection: psycopg.Connection[Row]) -> None:
+def _migrate(connection: Connection) -> None:
     """Bring the schema up to date, one process at a time."""
     if _read_version(connection) == len(MIGRATIONS):
         return
@@ -204,7 +221,7 @@ def _migrate(connection: psycopg.Connection[Row]) -> None:
         connection.execute("INSERT INTO policyguard_schema VALUES (%s)", (len(MIGRATIONS),))
 
 
-def _read_version(connection: psycopg.Connection[Row]) -> int:
+def _read_version(connection: Connection) -> int:
     known = connection.execute("SELECT to_regclass('policyguard_schema')").fetchone()
     if known is None or known[0] is None:
         return 0

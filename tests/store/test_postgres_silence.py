@@ -1,0 +1,61 @@
+"""A database that neither answers nor refuses: decisions do not wait for it again and again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from policyguard import Guard
+from tests.store.dropping_proxy import DroppingProxy
+from tests.store.postgres_server import Server, postgres
+
+__all__ = ["postgres"]
+
+pytest.importorskip("psycopg", reason="psycopg is not installed")
+
+POLICY = """
+policyguard: 1
+name: silent
+on_internal_error: allow
+"""
+
+
+@pytest.fixture
+def proxy(postgres: Server) -> Iterator[DroppingProxy]:
+    proxy = DroppingProxy(postgres.port)
+    yield proxy
+    proxy.close()
+
+
+def load(postgres: Server, proxy: DroppingProxy, tmp_path: Path) -> Guard:
+    policy = tmp_path / "p.yaml"
+    policy.write_text(POLICY)
+    address = postgres.new_address().replace(f":{postgres.port}/", f":{proxy.port}/")
+    return Guard.load(policy, store=address, journal=tmp_path / "journal")
+
+
+@pytest.mark.slow
+def test_a_silent_database_is_waited_for_once(
+    postgres: Server, proxy: DroppingProxy, tmp_path: Path
+) -> None:
+    """One decision waits for seconds; later ones do not wait for a connection to fail."""
+    with load(postgres, proxy, tmp_path) as guard:
+        session = guard.session("s")
+        assert session.check("look")
+        proxy.is_dropping = True
+        waits = []
+        end = time.monotonic() + 16
+        while time.monotonic() < end:
+            began = time.monotonic()
+            assert session.check("look").allowed
+            waits.append(time.monotonic() - began)
+            time.sleep(0.05)
+        proxy.is_dropping = False
+        assert sum(wait > 4 for wait in waits) <= 1
+        deadline = time.monotonic() + 20
+        while session.check("look").errors:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)

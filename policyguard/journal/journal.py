@@ -24,7 +24,7 @@ from policyguard.model.event import Approved, Event, Granted, Refused, SessionEn
 from policyguard.model.text import escape_surrogates
 from policyguard.store.errors import SessionBusyError, StoreError
 from policyguard.store.paths import ensure_private_folder
-from policyguard.store.protocol import AnchorStore, SharedAnchorStore
+from policyguard.store.protocol import Anchor, AnchorStore, SharedAnchorStore
 
 _ANCHORED_EVENTS = frozenset({Refused, TurnStarted, SessionEnded, Approved, Granted})
 
@@ -142,6 +142,18 @@ class Journal:
             has_all_anchors=has_all_anchors(anchors, anchor, self._hasher),
             lines=lines,
         )
+
+    def find_elsewhere(self) -> Iterator[Anchor]:
+        """Yield the anchors of sessions whose last lines another host has. Raises `StoreError`."""
+        if isinstance(self._anchors, SharedAnchorStore):
+            for anchor in self._anchors.all():
+                if lacks_lines(self.path_of(anchor.session), anchor):
+                    yield anchor
+
+    def stored_lines(self, anchor: Anchor) -> Iterator[bytes]:
+        """Yield the lines of a session that the store has. Raises `StoreError`."""
+        if isinstance(self._anchors, SharedAnchorStore):
+            yield from read_lines(self._anchors.lines(anchor.session), anchor.size)
 
     @property
     def is_shared(self) -> bool:

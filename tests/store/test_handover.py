@@ -132,6 +132,24 @@ def test_another_host_lists_what_waits(hosts: tuple[Host, Host]) -> None:
         assert guard.session("parent").check("read")
 
 
+def test_questions_of_other_hosts_are_listed(hosts: tuple[Host, Host]) -> None:
+    """Any host lists the calls that wait in sessions which are open nowhere."""
+    one, two = hosts
+    (asked,) = one.call("deploy")
+
+    def list_questions(guard: Guard) -> list[tuple[str, str]]:
+        return [(one.session, one.call) for one in guard.questions(also_closed=True)]
+
+    with two.load() as guard:
+        assert list_questions(guard) == [("s", asked.id)]
+        assert list_questions(guard) == [("s", asked.id)], "it is not read again"
+        guard.session("s").approve(asked, by="ann")
+        assert guard.session("s").check("deploy", {"n": 1}).allowed
+    for host in hosts:
+        with host.load() as guard:
+            assert list_questions(guard) == [], "the copy that is behind asks nothing"
+
+
 def test_what_one_host_removes_is_found(hosts: tuple[Host, Host]) -> None:
     one, two = hosts
     one.call("look", session="a")

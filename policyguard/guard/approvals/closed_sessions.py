@@ -27,7 +27,7 @@ _ASKED = b'"effect":"ask"'
 class _Read(msgspec.Struct, frozen=True):
     """What was found in a journal as it was then; `state` is None if nothing waits there."""
 
-    version: tuple[int, int]
+    version: object
     session: str
     state: SessionState | None
 
@@ -42,16 +42,23 @@ class ClosedSessions:
         self._journal = journal
         self._evaluator = evaluator
         self._read: dict[str, _Read] = {}
+        self._elsewhere: dict[str, _Read] = {}
 
     def questions(
         self, is_open: Callable[[str], bool], at: int, redact: Callable[[str], str]
     ) -> Iterator[OpenQuestion]:
         """Yield the calls that wait at `at` (ns), but for those of open sessions.
 
-        A journal that cannot be read, or was altered, has none: opening its session says why.
+        A journal that cannot be read, or was altered, has none: opening its session says why. Of
+        sessions that other hosts have, the store's lines are read.
         """
-        for file in self._files():
-            found = self._read[file.name]
+        here = [self._read[file.name] for file in self._files()]
+        try:
+            elsewhere = self._find_elsewhere()
+        except StoreError:  # which the next decision says
+            elsewhere = {}
+        sessions = {found.session for found in elsewhere.values()}
+        for found in (*(one for one in here if one.session not in sessions), *elsewhere.values()):
             if found.state is not None and not is_open(found.session):
                 yield from open_questions(self._evaluator, found.state, at, redact)
 
@@ -59,7 +66,8 @@ class ClosedSessions:
         """Return the journals, each read since it was last changed, the latest last."""
         known: dict[str, _Read] = {}
         files: list[tuple[int, Path]] = []
-        for file in self._journal.folder.iterdir():
+        folder = self._journal.folder
+        for file in folder.iterdir() if folder.is_dir() else ():
             try:
                 status = file.lstat()
             except OSError:  # removed meanwhile
@@ -75,10 +83,23 @@ class ClosedSessions:
         self._read = known
         return [file for _, file in sorted(files)]
 
+    def _find_elsewhere(self) -> dict[str, _Read]:
+        """Return the sessions that other hosts have, each read since it went on."""
+        known: dict[str, _Read] = {}
+        for anchor in self._journal.find_elsewhere():
+            read = self._elsewhere.get(anchor.session)
+            if read is None or read.version != anchor:
+                asks = any(_ASKED in line for line in self._journal.stored_lines(anchor))
+                read = self._read_session(anchor.session, anchor) if asks else None
+            known[anchor.session] = read or _Read(anchor, anchor.session, None)
+        self._elsewhere = known
+        return known
+
     def _read_file(self, file: Path, version: tuple[int, int]) -> _Read:
         session = _find_session(file)
-        if not session:
-            return _Read(version, "", None)
+        return self._read_session(session, version) if session else _Read(version, "", None)
+
+    def _read_session(self, session: str, version: object) -> _Read:
         marks = self._evaluator.new_mark_states()
         state = EvaluatorState(TransitionHooks(), self._evaluator.bounds.grants, marks)
         try:

@@ -42,12 +42,18 @@ def status_command(store: str | Path, output_format: str) -> None:
         "anchors": sum(1 for _ in opened.anchors.all()),
         "budgets": len(opened.quotas.keys()),
     }
+    describe = getattr(opened, "describe", None)  # of a database, which an address may not name
+    place: dict[str, str | int] = describe() if describe is not None else {}
     opened.close()
     kind = "PostgreSQL" if is_database_address(store) else "SQLite"
     if output_format == "json":
-        click.echo(json_document({"kind": kind, "store": str(hide_address(store)), **counts}))
+        click.echo(
+            json_document({"kind": kind, "store": str(hide_address(store)), **place, **counts})
+        )
         return
     click.echo(f"{kind}  {for_terminal(str(hide_address(store)))}")
+    for name, value in place.items():
+        click.echo(f"  {name:12} {for_terminal(str(value))}")
     for name, count in counts.items():
         click.echo(f"  {name:12} {count:,}")
 

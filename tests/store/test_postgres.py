@@ -308,6 +308,25 @@ def test_commands_take_an_address(postgres: Server, policy: Path) -> None:
         assert guard.session("c", project="p").check("run", {"x": 1})
 
 
+def test_status_names_the_database_and_never_the_password(
+    postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what the address leaves to libpq's own settings."""
+    address = postgres.new_address()
+    monkeypatch.setenv("PGPASSWORD", "secret")
+    monkeypatch.setenv("PGDATABASE", address.rpartition("/")[2])
+    monkeypatch.setenv("PGPORT", str(postgres.port))
+    bare = "postgresql://tests:secret@127.0.0.1"
+    shown = CliRunner().invoke(main, ["store", "status", "--store", bare])
+    assert shown.exit_code == 0, shown.output
+    for line in ("host         127.0.0.1", f"port         {postgres.port}", "user         tests"):
+        assert line in shown.output
+    assert f"database     {address.rpartition('/')[2]}" in shown.output
+    as_json = CliRunner().invoke(main, ["store", "status", "--format", "json", "--store", bare])
+    assert json.loads(as_json.output)["port"] == postgres.port
+    assert "secret" not in shown.output + as_json.output
+
+
 def test_hooks_and_proxies_take_an_address(postgres: Server, policy: Path, tmp_path: Path) -> None:
     address = postgres.new_address()
     settings = tmp_path / "settings.json"

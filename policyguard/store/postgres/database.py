@@ -150,6 +150,17 @@ class Database:
         self.generation += 1
         return connection
 
+    def describe(self) -> dict[str, str | int]:
+        """Return which database it is: host, port, name and user. Raises `StoreError`."""
+        with self._lock:
+            info = self._connect().info
+            return {
+                "host": info.host,
+                "port": info.port,
+                "database": info.dbname,
+                "user": info.user,
+            }
+
     def _open(self) -> Connection:
         """Connect, and bring the schema up to date. Raises `psycopg.Error`."""
         connection = Connection.connect(self._address, autocommit=True)

@@ -133,6 +133,10 @@ class PostgresStore:
         """Changes when the locks of sessions are lost: they end with the connection."""
         return self._database.generation
 
+    def describe(self) -> dict[str, str | int]:
+        """Return which database it is: host, port, name and user."""
+        return self._database.describe()
+
     def transaction(self) -> AbstractContextManager[None]:
         return self._database.transaction()
 

@@ -55,14 +55,16 @@ while time.time() < ends:
             time.sleep(0.05)
     except StoreError:
         time.sleep(0.05)
-    time.sleep(0.0002)
+    time.sleep(float(sys.argv[5]))
 store.close()
 """
 
 
-def start_holder(address: str, log: Path, limit: int, seconds: float) -> subprocess.Popen[bytes]:
+def start_holder(
+    address: str, log: Path, limit: int, seconds: float, pause: float = 0.0002
+) -> subprocess.Popen[bytes]:
     with log.open("wb") as output:
-        arguments = [address, str(limit), str(time.time() + seconds), str(TERM)]
+        arguments = [address, str(limit), str(time.time() + seconds), str(TERM), str(pause)]
         return subprocess.Popen([sys.executable, "-c", HOLDER, *arguments], stdout=output)
 
 

@@ -120,9 +120,7 @@ def test_no_name_leads_out_of_a_delta_table(tmp_path: Path, name: str) -> None:
     assert sum(not file.exists() for file in files) == 1
 
 
-@pytest.mark.parametrize(
-    "uri", ["../x", "/etc/passwd", "file:///etc/passwd", "s3://x/y/../../../z"]
-)
+@pytest.mark.parametrize("uri", ["../x", "x/../../y", "/etc/passwd", "file:///etc/passwd"])
 def test_no_name_leads_out_of_a_folder(tmp_path: Path, uri: str) -> None:
     with pytest.raises(TraceError, match="outside its folder"):
         resolve_uri(tmp_path, uri)

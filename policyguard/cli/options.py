@@ -35,7 +35,8 @@ policy_option = click.option(
 )
 labels_option = path_option(
     "--labels",
-    help_='Which runs succeeded: JSONL of {"session": …, "success": true}; "file" is optional.',
+    help_='Which runs succeeded: JSONL of {"session": …, "success": true}, "file" is optional; '
+    "or a CSV or Parquet table with these columns.",
 )
 
 

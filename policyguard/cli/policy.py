@@ -24,7 +24,8 @@ from policyguard.model.diagnostic import PolicyError, did_you_mean
 from policyguard.report.policy import annotated
 from policyguard.report.policy import changes as policy_changes
 from policyguard.report.promotion import render_json, render_text
-from policyguard.simulate.labels import LabelError, Labels
+from policyguard.simulate.label_tables import LabelError
+from policyguard.simulate.labels import Labels
 from policyguard.simulate.promotion import PromotionError, collect_evidence, find_observed
 from policyguard.simulate.replay import use_replay_key
 from policyguard.traces import Skipped, TraceError, expand

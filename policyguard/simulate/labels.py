@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from policyguard.model.errors import PolicyguardError
+from policyguard.simulate.label_tables import LabelError, find_reader
 from policyguard.store.json_lines import number_lines, read_lines
-
-
-class LabelError(PolicyguardError):
-    """An invalid labels file; the message says where and why."""
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -25,7 +23,7 @@ class Label(msgspec.Struct, frozen=True):
 
 
 class Labels:
-    """The labels of a JSONL file, one `{"session", "success", "file"?}` a line.
+    """The labels of a file: JSONL with `{"session", "success", "file"?}` a line, or a table.
 
     A label matches an equal session id and, if it names a file, a path of which it is a suffix or
     the reverse. A label with only a file matches if the file holds one session. `success: null`
@@ -63,10 +61,15 @@ class Labels:
     def read(cls, path: Path) -> Labels:
         """Read a labels file. Raises `LabelError`."""
         labels: dict[Label, int] = {}  # a repeated label counts once, with its first line
+        read_rows = find_reader(path)
         try:
-            with path.open("rb") as file:
-                for number, line in number_lines(read_lines(file)):
-                    labels.setdefault(_parse(line, f"{path}:{number}"), number)
+            if read_rows is not None:
+                for number, row in read_rows(path):
+                    labels.setdefault(_convert(row, f"{path}:{number}"), number)
+            else:
+                with path.open("rb") as file:
+                    for number, line in number_lines(read_lines(file)):
+                        labels.setdefault(_parse(line, f"{path}:{number}"), number)
         except OSError as error:
             raise LabelError(f"{path}: cannot be read: {error.strerror or error}") from None
         if (found := _find_conflict(labels)) is not None:
@@ -108,6 +111,22 @@ def _parse(line: bytes, place: str) -> Label:
             f"{place}: not a label: {error}; "
             'write one object a line, as {"session": "s1", "success": true}'
         ) from None
+    return _require_name(label, place)
+
+
+def _convert(row: Mapping[str, Any], place: str) -> Label:
+    """Return a row of a table as a label: `true`, `false`, 1, 0, or nothing where unknown."""
+    values = {name: row.get(name) for name in ("session", "file")}
+    texts = {name: None if value is None else str(value) for name, value in values.items()}
+    try:
+        label = msgspec.convert({**texts, "success": row.get("success")}, Label, strict=False)
+    except msgspec.ValidationError:
+        shown = str(row.get("success"))
+        raise LabelError(f"{place}: `success` is `{shown:.40}`, not true or false") from None
+    return _require_name(label, place)
+
+
+def _require_name(label: Label, place: str) -> Label:
     if label.session is None and label.file is None:
         raise LabelError(f"{place}: a label needs a `session` or a `file`")
     return label

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import tracemalloc
+from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,3 +58,61 @@ def test_the_cost_of_a_long_path_is_linear(tmp_path: Path) -> None:
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 200 * len(path)
+
+
+ROWS = [("a", True, None), ("b", False, "runs/x.jsonl"), ("7", None, None)]
+
+
+def _write_csv(path: Path) -> Path:
+    path = path.with_suffix(".csv")
+    path.write_text(
+        "\ufeffsession,success,file,note\na,true,,x\nb,0,runs/x.jsonl,y\n7,,,\n", "utf-8"
+    )
+    return path
+
+
+def _write_parquet(path: Path) -> Path:
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    from pyarrow import parquet
+
+    path = path.with_suffix(".parquet")
+    columns = dict(zip(("session", "success", "file"), zip(*ROWS, strict=True), strict=True))
+    parquet.write_table(arrow.table({name: list(values) for name, values in columns.items()}), path)
+    return path
+
+
+@pytest.mark.parametrize("write", [_write_csv, _write_parquet])
+def test_a_table_has_the_labels_of_the_lines(tmp_path: Path, write: Callable[[Path], Path]) -> None:
+    lines = tmp_path / "labels.jsonl"
+    named = [dict(zip(("session", "success", "file"), row, strict=True)) for row in ROWS]
+    lines.write_text("\n".join(json.dumps(row) for row in named))
+    assert Labels.read(write(tmp_path / "labels")).digest == Labels.read(lines).digest
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("session,success\na,maybe\n", r"labels\.csv:2: `success` is `maybe`"),
+        ("session,success\n,true\n", r"labels\.csv:2: a label needs"),
+        (
+            "run,success\na,true\n",
+            r"needs a column `success`, and one `session`.* has run, success",
+        ),
+        ("", "needs a column"),
+        ('session,success\n"a\n', "no CSV"),
+        ("session,success\na,true\na,false\n", r"labels\.csv:3: conflicts with .*:2"),
+    ],
+)
+def test_a_bad_table_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text(text)
+    with pytest.raises(LabelError, match=message):
+        Labels.read(path)
+
+
+def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    path = tmp_path / "labels.parquet"
+    path.write_bytes(b"PAR1 not")
+    with pytest.raises(LabelError, match="no Parquet"):
+        Labels.read(path)

@@ -4,7 +4,7 @@ Labels are of few values: an entry of the policy, an effect, a path. Ids of lear
 sessions and tools would add a time series for each.
 
 Each request is counted, so that counting is done in plain numbers under one lock; Prometheus'
-classes see them when somebody asks.
+classes see them when they are read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Folders that are tables: which of their files are the table's is said by its own metadata.
 
-A table is not trusted: files that it names outside its folder are refused, since whoever may write
-there decides what is read.
+A table is not trusted: files that it names outside its folder are refused.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def find_format(folder: Path, folders: Sequence[str]) -> TableFormat | None:
 def list_files(folder: Path, form: TableFormat) -> Iterator[Path]:
     """Yield the Parquet files of a table as it is now, sorted.
 
-    Raises `TraceError` if they cannot be told: without the package that reads such tables, where
+    Raises `TraceError` if they are not known: without the package that reads such tables, where
     rows are deleted in files of their own, or where a file lies outside.
     """
     try:

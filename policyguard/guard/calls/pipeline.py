@@ -112,16 +112,16 @@ class CallPipeline(KnownCalls):
                     )
                 else:
                     bound_plan = evaluator.prepare(attempt, identity)  # a plan lets it be admitted
+                    approvals = state.approvals.received
+                    if approvals and admit and attempt.approval_fingerprint in approvals:
+                        is_spending = not mode.observe  # first: what fails must not let it run
                     constraint_sync = guard._constraint_sync
                     if constraint_sync is not None and monotonic() >= constraint_sync.next_poll:
                         guard._poll_store()
                         if self.closed:  # another host has gone on with the session
                             raise ClosedError(self.closed_reason)
-                    approvals = state.approvals.received
-                    if approvals and admit and attempt.approval_fingerprint in approvals:
-                        is_spending = not mode.observe
-                        if is_spending and guard._journal is not None:
-                            guard._journal.require_store(state.id)  # else the approval is kept
+                    if is_spending and guard._journal is not None:
+                        guard._journal.require_store(state.id)  # else the approval is kept
                     learned = (
                         guard_state.check_learned(attempt)
                         if guard_state.constraint_set.constraints or guard_state.has_radius

@@ -84,11 +84,8 @@ class StoreTransfer(Protocol):
     def snapshot(self, *, write: bool = False) -> AbstractContextManager[None]:
         """Do everything inside in one step, however long it takes; only read unless `write`."""
 
-    def settle(self, spec_of: Callable[[QuotaKey], QuotaSpec], at: int) -> int:
-        """Count what dead holders of leases have used as used at `at` (ns, or when it was).
-
-        Return the number of the leases that are left.
-        """
+    def settle(self, spec_of: Callable[[QuotaKey], QuotaSpec], at: int) -> None:
+        """Count what dead holders of leases have used as used at `at` (ns, or when it was)."""
 
     def count_dead_leases(self) -> int:
         """Return the number of leases of budgets whose holders are dead, or have run out."""
@@ -101,6 +98,9 @@ class StoreTransfer(Protocol):
 
     def has_open_sessions(self) -> bool:
         """Whether some guard has a session open."""
+
+    def find_edited(self) -> tuple[str, ...]:
+        """Return the tables of which another program changed rows, as far as a store can tell."""
 
     def is_new(self) -> bool:
         """Whether the store holds nothing."""
@@ -131,12 +131,16 @@ def copy_store(
     """Copy a store at rest into a new one, at `at` (ns); return what was copied.
 
     `spec_of` says what is known of a shared budget. `on_ready` is called before anything is
-    written. Raises `StoreError` if the source is in use or damaged, if the target holds anything,
-    or if what was written is not what is read from it.
+    written. Raises `StoreError` if the source is in use, damaged or edited, if the target holds
+    anything, or if what was written is not what is read from it.
     """
     giving, taking = open_transfer(source), open_transfer(target)
-    _require_rest(giving, spec_of, at)
+    if giving.path.resolve() == taking.path.resolve():
+        raise StoreError(taking.path, "is the store to copy", "name a new one to copy it into")
+    giving.settle(spec_of, at)
     with giving.snapshot():
+        _require_rest(giving)
+        _require_unedited(giving)
         content = read_content(source, giving)
         with taking.snapshot(write=True):
             if not taking.is_new():
@@ -192,15 +196,28 @@ def read_content(store: Store, transfer: StoreTransfer) -> StoreContent:
     )
 
 
-def _require_rest(source: StoreTransfer, spec_of: Callable[[QuotaKey], QuotaSpec], at: int) -> None:
+def _require_rest(source: StoreTransfer) -> None:
+    """Raise `StoreError` if a guard uses a store whose dead guards' leases are settled."""
     if source.has_open_sessions():
         raise StoreError(source.path, "is in use", "end the guards that use it")
-    leases = source.settle(spec_of, at)
-    if leases:
+    held = source.leased_keys()
+    if held:
         raise StoreError(
             source.path,
-            f"is in use: guards hold parts of shared budgets ({leases} leases)",
+            f"is in use: guards hold leases of shared budgets ({len(held)})",
             "end the guards that use it, and try again ten seconds later",
+        )
+
+
+def _require_unedited(source: StoreTransfer) -> None:
+    """Raise `StoreError` for an edited store: the digests of a copy would hide it."""
+    edited = source.find_edited()
+    if edited:
+        tables = ", ".join(f"`{table}`" for table in edited)
+        raise StoreError(
+            source.path,
+            f"another program changed rows of {tables}",
+            "restore a backup, or begin a new store; `policyguard journal verify` shows it too",
         )
 
 

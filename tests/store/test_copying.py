@@ -12,11 +12,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from policyguard import Guard
+from policyguard import Guard, Session
 from policyguard.cli import main
-from policyguard.store.copying import open_transfer, read_content
+from policyguard.evaluator.budgets.usage import BudgetUsage
+from policyguard.store.copying import StoreContent, copy_store, open_transfer, read_content
+from policyguard.store.errors import StoreError
 from policyguard.store.opening import open_named_store
-from policyguard.store.protocol import RevocableRecord
+from policyguard.store.protocol import BudgetReset, RevocableRecord
+from policyguard.store.quota.protocol import QuotaKey, QuotaSpec
+from policyguard.store.quota.stored_usage import encode_usage
+from policyguard.store.sqlite import schema
+from policyguard.store.sqlite.database import Database
 from tests.store.postgres_server import Server, postgres
 
 __all__ = ["postgres"]
@@ -81,7 +87,7 @@ def _fill(policy: str, store: str) -> None:
         opened.close()
 
 
-def _content(store: str) -> object:
+def _content(store: str) -> StoreContent:
     opened = open_named_store(store, caps=None)
     transfer = open_transfer(opened)
     with transfer.snapshot():
@@ -145,6 +151,85 @@ def test_tampering_with_a_copy_is_found(tmp_path: Path, policy: str) -> None:
     assert _run("journal", "verify", "--store", other)[0] == 1
 
 
+@pytest.mark.parametrize(
+    ("statement", "table"),
+    [
+        ("DELETE FROM purses", "purses"),
+        ("UPDATE constraints SET state = 'active', revoked_by = ''", "constraints"),
+        ("DELETE FROM notes", "notes"),
+    ],
+)
+def test_a_copy_hides_no_tampering(
+    tmp_path: Path, policy: str, other: str, statement: str, table: str
+) -> None:
+    store = str(tmp_path / "store.db")
+    _fill(policy, store)
+    opened = open_named_store(store, caps=None)
+    opened.anchors.add_note(BudgetReset("budget", "", 1, "ann", 1))
+    opened.close()
+    with sqlite3.connect(store) as connection:
+        assert connection.execute(statement).rowcount
+    code, output = _run("store", "copy", store, other)
+    assert code == 2
+    assert f"changed rows of `{table}`" in output
+    opened = open_named_store(other, caps=None)
+    assert open_transfer(opened).is_new()
+    opened.close()
+    assert _run("journal", "verify", "--store", store)[0] == 1
+
+
+def test_a_store_of_an_older_version_is_copied(tmp_path: Path, other: str) -> None:
+    store = str(tmp_path / "store.db")
+    old = Database(
+        Path(store),
+        application_id=schema.APPLICATION_ID,
+        migrations=schema.MIGRATIONS[:2],
+        timeout=5.0,
+    )
+    old.execute("INSERT INTO meta (name, value) VALUES ('key', ?)", (b"k" * 32,))
+    old.execute("INSERT INTO anchors VALUES ('one', 'c', 3, 'h', 9, 1)")
+    row = "p/budgets/b: calls per global", "", encode_usage(BudgetUsage()), None
+    old.execute("INSERT INTO purses VALUES (?, ?, ?, ?)", row)
+    old.close()
+    code, output = _run("store", "copy", store, other)
+    assert code == 0, output
+    content = _content(other)
+    assert content.fingerprint_key == b"k" * 32
+    assert [(one.session, one.count, one.at) for one in content.anchors] == [("one", 3, None)]
+    assert [one.budget for one in content.usages] == ["p/budgets/b: calls per global"]
+
+
+def test_a_guard_that_begins_meanwhile_is_noticed(tmp_path: Path, policy: str, other: str) -> None:
+    store = str(tmp_path / "store.db")
+    _fill(policy, store)
+    quiet = tmp_path / "quiet.yaml"
+    quiet.write_text("policyguard: 1\nname: quiet\n")
+    source, target = (open_named_store(one, caps=None) for one in (store, other))
+    late: list[Session] = []
+    with Guard.load(quiet, store=store) as guard:
+
+        def begin(_: QuotaKey) -> QuotaSpec:  # asked for while dead guards' leases are settled
+            if not late:
+                late.append(guard.session("late"))
+            return QuotaSpec(limit=0, within=None)
+
+        with pytest.raises(StoreError, match="is in use"):
+            copy_store(source, target, begin, time.time_ns())
+        assert open_transfer(target).is_new()
+    source.close()
+    target.close()
+
+
+def test_a_store_is_not_copied_into_itself(tmp_path: Path, postgres: Server) -> None:
+    (tmp_path / "link.db").symlink_to(tmp_path / "store.db")
+    address = postgres.new_address()
+    for store, same in ((tmp_path / "store.db", tmp_path / "link.db"), (address, address)):
+        assert _run("store", "migrate", "--store", store)[0] == 0
+        code, output = _run("store", "copy", store, same)
+        assert code == 2
+        assert "is the store to copy" in output
+
+
 def test_a_store_in_use_is_not_copied(tmp_path: Path, policy: str, other: str) -> None:
     store = str(tmp_path / "store.db")
     command = [sys.executable, "-c", HOLDER, policy, store]
@@ -201,6 +286,7 @@ def test_a_copy_that_is_killed_leaves_nothing(
 KILLED = """
 import os, signal, sys
 from policyguard.cli import main
+from policyguard.evaluator.budgets.usage import BudgetUsage
 from policyguard.store import copying
 write = copying._write_content
 def write_and_die(*arguments):

@@ -25,12 +25,11 @@ class SqliteTransfer:
     def snapshot(self, *, write: bool = False) -> AbstractContextManager[None]:
         return self._database.transaction(write=write)
 
-    def settle(self, spec_of: Callable[[QuotaKey], QuotaSpec], at: int) -> int:
+    def settle(self, spec_of: Callable[[QuotaKey], QuotaSpec], at: int) -> None:
         for one in self.read_usages():
             spec = one.complete_spec(spec_of(one.quota_key), self.path)
             with self._database.transaction():
                 self._store.quotas.settle(one.quota_key, spec, at)
-        return self._database.query_int("SELECT count(*) FROM shares")
 
     def count_dead_leases(self) -> int:
         rows = self._database.execute("SELECT holder, boot FROM shares")
@@ -47,6 +46,9 @@ class SqliteTransfer:
 
     def has_open_sessions(self) -> bool:
         return self._store.has_locks()
+
+    def find_edited(self) -> tuple[str, ...]:
+        return self._store.find_edited()
 
     def is_new(self) -> bool:
         rows = sum(self._database.query_int(f"SELECT count(*) FROM {one}") for one in _TABLES)  # noqa: S608 - our names

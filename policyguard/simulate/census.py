@@ -52,9 +52,11 @@ class Census:
         self._counts: Counter[str] = Counter()  # sessions by file
         self.events = 0
 
-    def add(self, trace: TraceFile, order: tuple[int, int] | None = None) -> None:
+    def add(
+        self, trace: TraceFile, order: tuple[int, int] | None = None, *, whole: bool = False
+    ) -> None:
         """Count the session trees of a file."""
-        self._shard.begin()
+        self._shard.begin(whole=whole)
         self._number.begin(str(trace.path))
         self._add(trace, lambda: trace.path)
 

@@ -133,8 +133,10 @@ class Fold(Protocol[R_co]):
         """The number of events read."""
         ...
 
-    def add(self, trace: TraceFile, order: tuple[int, int] | None = None) -> None:
-        """Fold one file; `order` is its position among all files."""
+    def add(
+        self, trace: TraceFile, order: tuple[int, int] | None = None, *, whole: bool = False
+    ) -> None:
+        """Fold one file; `order` is its position among all files. With `whole`, no line is left."""
         ...
 
     def add_tree(self, reader: Reader, files: Sequence[Path], tree: SessionTree) -> None:
@@ -157,8 +159,9 @@ last argument is called now and then between two events, and may raise `StoppedE
 class FoldWorker(Generic[R]):
     """The part of a job that one process folds.
 
-    `is_assigned` takes the index of a file; the files of one tree go to the same worker. `trees`
-    are the job's files by session tree, by default found here.
+    `is_assigned` takes the index of a file; the files of one tree go to the same worker. The lines
+    of a file for which `is_shared` holds are those of the shard. `trees` are the job's files by
+    session tree, by default found here.
     """
 
     def __init__(
@@ -170,9 +173,11 @@ class FoldWorker(Generic[R]):
         is_assigned: Callable[[int], bool],
         on_progress: ProgressCallback,
         trees: Sequence[SessionTree] | None = None,
+        is_shared: Callable[[int], bool] = lambda index: True,
     ) -> None:
         self._job = job
         self._is_assigned = is_assigned
+        self._is_shared = is_shared
         self._trees = trees
         self._shard = shard
         self._on_progress = on_progress
@@ -201,8 +206,9 @@ class FoldWorker(Generic[R]):
             self._fold.add_tree(reader, files, tree)
             self._report_progress()
         else:
+            whole = not self._is_shared(index)
             for member, trace in enumerate(reader.iter_files(files[index])):
-                self._fold.add(trace, (index, member))
+                self._fold.add(trace, (index, member), whole=whole)
                 self._report_progress()
         if self._shard.bytes_read == before:
             self._file_bytes += sum(file_size(files[index]) for index in tree.indices)

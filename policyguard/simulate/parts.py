@@ -7,10 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from policyguard.simulate.job import FoldWorker, Job, R, StartFold, file_size
+from policyguard.simulate.job import FoldWorker, Job, R, StartFold
 from policyguard.simulate.line_shard import LineShard
-from policyguard.simulate.workers import ORDERED_FORMAT, find_formats
-from policyguard.traces.formats.native import FORMAT
+from policyguard.simulate.reading_units import ReadingUnit, find_reading_units
 from policyguard.traces.session_trees import SessionTree
 
 _PARTS_PER_WORKER = 4
@@ -31,32 +30,27 @@ class Part(msgspec.Struct, frozen=True):
 
 def split(files: Sequence[Path], trees: Sequence[SessionTree], workers: int) -> list[Part]:
     """Return the parts of a job, the first ones first. Each tree is in one part, or in shards."""
-    sizes = [sum(file_size(files[index]) for index in tree.indices) for tree in trees]
-    most = max(1, sum(sizes) // workers)
+    units = find_reading_units(files, trees)
+    most = max(1, sum(unit.size for unit in units) // workers)
     parts: list[Part] = []
-    ordered: list[tuple[SessionTree, int]] = []
-    whole: list[tuple[SessionTree, int]] = []
-    for tree, size in zip(trees, sizes, strict=True):
-        formats = find_formats(files[tree.indices[0]]) if size > 0 else set()
-        if ORDERED_FORMAT in formats:
-            ordered.append((tree, size))
-        elif size > most and len(tree.indices) == 1 and formats == {FORMAT} and workers > 1:
-            parts += [Part((tree,), size // workers, one, workers) for one in range(workers)]
+    whole: list[ReadingUnit] = []
+    for unit in units:
+        if unit.is_shared and unit.size > most and workers > 1:
+            size = unit.size // workers
+            parts += [Part(unit.trees, size, shard, workers) for shard in range(workers)]
         else:
-            whole.append((tree, size))
-    parts += _pack(ordered, sum(sizes) + 1)
-    parts += _pack(whole, sum(size for _, size in whole) // (workers * _PARTS_PER_WORKER))
-    return parts
+            whole.append(unit)
+    return parts + _pack(whole, sum(unit.size for unit in whole) // (workers * _PARTS_PER_WORKER))
 
 
-def _pack(trees: Sequence[tuple[SessionTree, int]], target: int) -> list[Part]:
-    """Put trees together, in their order, until a part has its size."""
+def _pack(units: Sequence[ReadingUnit], target: int) -> list[Part]:
+    """Put units together, in their order, until a part has its size."""
     parts: list[Part] = []
     taken: list[SessionTree] = []
     size = 0
-    for tree, tree_size in trees:
-        taken.append(tree)
-        size += tree_size
+    for unit in units:
+        taken += unit.trees
+        size += unit.size
         if size >= target:
             parts.append(Part(tuple(taken), size))
             taken, size = [], 0

@@ -93,19 +93,22 @@ class Replay:
         """The number of events read."""
         return self._player.events
 
-    def add(self, trace: TraceFile, order: tuple[int, int] | None = None) -> None:
+    def add(
+        self, trace: TraceFile, order: tuple[int, int] | None = None, *, whole: bool = False
+    ) -> None:
         """Replay one file. Its end closes the sessions that are still open.
 
-        `order` is its position among all files, by default after those before.
+        `order` is its position among all files, by default after those before. With `whole`, no
+        line is left to other workers.
         """
         self._file_count += 1
         order = order or (self._file_count, 0)
         if self._shard is not None:
-            self._shard.begin()
+            self._shard.begin(whole=whole)
         if self._sample is not None:
             self._sample.begin(str(trace.path))
         shard = self._shard if trace.format == FORMAT else None
-        is_first_worker = shard is None or shard.index == 0
+        is_first_worker = shard is None or shard.is_whole or shard.index == 0
         if is_first_worker:
             self._count_file(trace)
 

@@ -26,21 +26,17 @@ from policyguard.simulate.job import (
     merge,
 )
 from policyguard.simulate.line_shard import LineShard
+from policyguard.simulate.reading_units import ReadingUnit, find_reading_units
 from policyguard.simulate.replayed_policy import find_shared_entries
-from policyguard.traces import Reader
 from policyguard.traces.containers.parquet import MAGIC as PARQUET_MAGIC
-from policyguard.traces.formats.native import FORMAT
 from policyguard.traces.session_trees import SessionTree, find_session_trees
 
-ORDERED_FORMAT = "tau2"
-"""In this format the same run may be in several files; only the first in order counts."""
-_MARKS = (b'"simulations"', b'"task_id"', b'"event"', b"\\u")
-"""Keys of tau2 and of our own format, and what may hide them."""
-_SEARCHED_BYTES = 1 << 26
 MIN_WORKER_BYTES = 1 << 26
 """The least that a worker should have to read: what one replays in twice the time it starts in."""
 _LINE_BYTES = 800
 """What a line of our own format costs beside its bytes: to decide takes longer than to read."""
+_OTHER_FORMAT = 4
+"""What a byte of another format costs at least: its lines are not known before it is parsed."""
 _PARQUET_LINE_BYTES = 10
 """Bytes of an event in Parquet, about."""
 _SAMPLED_FILES, _SAMPLED_LINE_BYTES = 16, 1 << 16
@@ -53,24 +49,25 @@ def count_useful_workers(workers: int, files: Sequence[Path]) -> int:
     """Return how many of these workers to start: each takes about a second before it reads."""
     if workers == 1:
         return 1
-    work = int(sum(map(file_size, files)) * (1 + _LINE_BYTES * _lines_per_byte(files)))
+    work = int(sum(map(file_size, files)) * _work_per_byte(files))
     return max(1, min(workers, work // MIN_WORKER_BYTES))
 
 
-def _lines_per_byte(files: Sequence[Path]) -> float:
-    """Estimate how many events in our own format a byte of these files holds."""
-    read = lines = 0
+def _work_per_byte(files: Sequence[Path]) -> float:
+    """Estimate what a byte of these files costs, in bytes that are only read."""
+    read = work = 0
     for file in files[:: max(1, len(files) // _SAMPLED_FILES)]:
         try:
             with file.open("rb") as opened:
                 head = opened.read(_SAMPLED_LINE_BYTES)
         except OSError:
             continue
-        read += len(head)
-        lines += head.count(b'\n{"event":')
+        lines = head.count(b'\n{"event":')
         if head.startswith(PARQUET_MAGIC):
-            lines += len(head) // _PARQUET_LINE_BYTES
-    return lines / read if read else 0.0
+            lines = len(head) // _PARQUET_LINE_BYTES
+        read += len(head)
+        work += len(head) + _LINE_BYTES * lines if lines else _OTHER_FORMAT * len(head)
+    return work / read if read else 1.0
 
 
 def find_sequential_entries(inputs: JobInputs) -> tuple[str, ...]:
@@ -96,7 +93,8 @@ class LocalProcesses:
             return OneProcess().fold(start, job, inputs, on_progress)
         try:
             trees = find_session_trees(job.files, lambda: on_progress(0, 0), job.read_rows())
-            assignment = _assign_files(job.files, trees, self._workers, on_progress)
+            units = find_reading_units(job.files, trees, lambda: on_progress(0, 0))
+            assignment = _assign_files(len(job.files), units, self._workers)
         except StoppedError:
             return start(job, inputs, LineShard(), lambda: None).stop(), True
         pool = _WorkerPool(start, job, self._workers, assignment, trees)
@@ -204,46 +202,19 @@ def interrupts_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _assign_files(
-    files: Sequence[Path], trees: Sequence[SessionTree], workers: int, on_progress: ProgressCallback
-) -> list[int]:
+def _assign_files(files: int, units: Sequence[ReadingUnit], workers: int) -> list[int]:
     """Return the worker of each file, `_EVERY_WORKER` if all of them share its sessions."""
     load = [0] * workers
-    assignment = [_EVERY_WORKER] * len(files)
-    unshared = []
-    for tree in trees:
-        on_progress(0, 0)
-        index, *others = tree.indices
-        formats = find_formats(files[index])
-        size = sum(file_size(files[index]) for index in tree.indices)
-        if ORDERED_FORMAT in formats:
-            assignment[index] = 0
-            load[0] += size
-        elif others or formats != {FORMAT}:
-            unshared.append((-size, tree.indices))
-    for negative_size, indices in sorted(unshared):  # largest first
+    assignment = [_EVERY_WORKER] * files
+    for unit in sorted(units, key=lambda unit: -unit.size):
+        if unit.is_shared:
+            continue
         worker = load.index(min(load))
-        for index in indices:
-            assignment[index] = worker
-        load[worker] -= negative_size
+        for tree in unit.trees:
+            for index in tree.indices:
+                assignment[index] = worker
+        load[worker] += unit.size
     return assignment
-
-
-def find_formats(file: Path) -> set[str | None]:
-    """Return the formats in a file, as far as it matters; None for another.
-
-    To tell the format of a document it is parsed, which takes as long as reading it. So a plain
-    file is only searched for what the formats that matter must have.
-    """
-    try:
-        with file.open("rb") as opened:
-            data = opened.read(_SEARCHED_BYTES)
-    except OSError:
-        data = b""
-    is_searched = 0 < len(data) < _SEARCHED_BYTES and data.lstrip()[:1] in (b"{", b"[")
-    if is_searched and not any(mark in data for mark in _MARKS):
-        return {None}
-    return {trace.format for trace in Reader().iter_files(file)}
 
 
 def _run_worker(
@@ -272,6 +243,7 @@ def _run_worker(
             lambda index: assignment[index] in mine,
             on_progress,
             trees,
+            lambda index: assignment[index] == _EVERY_WORKER,
         )
         pipe.send(_Result(number, *worker.run()))
     except (BrokenPipeError, EOFError, ConnectionResetError):

@@ -34,11 +34,15 @@ class SessionTree(msgspec.Struct, frozen=True):
     parents: tuple[int, ...]
 
 
-class _FileHead(msgspec.Struct, frozen=True):
-    """The first session of a file, and the parent that it names, if any."""
+class FileHead(msgspec.Struct, frozen=True):
+    """The first session of a file, and the parent that it names, if any.
+
+    `is_event`: the first line is an event in policyguard's own format.
+    """
 
     key: _SessionKey
     parent: _SessionKey | None = None
+    is_event: bool = False
 
 
 def find_session_trees(
@@ -52,9 +56,9 @@ def find_session_trees(
     among all files if only one matches. Archives are not opened. `on_progress` is called after
     each file, and may raise to stop.
     """
-    heads: dict[int, _FileHead] = {}
+    heads: dict[int, FileHead] = {}
     for index, file in enumerate(files):
-        head = _read_head(file, rows)
+        head = read_head(file, rows)
         if head is not None:
             heads[index] = head
         on_progress()
@@ -78,7 +82,7 @@ def _build_tree(root: int, children: Mapping[int, list[int]]) -> SessionTree:
     return SessionTree(tuple(indices), tuple(parents))
 
 
-def _find_parents(heads: Mapping[int, _FileHead]) -> Iterator[tuple[int, int]]:
+def _find_parents(heads: Mapping[int, FileHead]) -> Iterator[tuple[int, int]]:
     """Yield each file with a known parent, and the index of that parent."""
     if all(head.parent is None for head in heads.values()):
         return
@@ -94,8 +98,8 @@ def _find_parents(heads: Mapping[int, _FileHead]) -> Iterator[tuple[int, int]]:
                 yield index, parents[0]
 
 
-def _read_head(file: Path, rows: Rows) -> _FileHead | None:
-    """Return None for an archive or an unreadable file, which the reader reports later."""
+def read_head(file: Path, rows: Rows = ALL_ROWS) -> FileHead | None:
+    """Read the head of a file; None for an archive or an unreadable one, which readers report."""
     content = next(unpack(file, lambda archive: True, rows), None)
     if (
         content is None
@@ -106,10 +110,10 @@ def _read_head(file: Path, rows: Rows) -> _FileHead | None:
     event = _read_first_line(content)
     if event is not None and native.is_event(event):
         parent = (file.parent, event.parent) if event.parent else None
-        return _FileHead((file.parent, event.session), parent)
+        return FileHead((file.parent, event.session), parent, is_event=True)
     main = claude_code.main_session_file(file)
     parent = (main.parent, main.name) if main is not None else None
-    return _FileHead((file.parent, content.name), parent)
+    return FileHead((file.parent, content.name), parent)
 
 
 def _read_first_line(content: Content) -> native.EventHead | None:

@@ -1,0 +1,123 @@
+"""Which files of a job one process must read, and which several may share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from policyguard.simulate.job import file_size
+from policyguard.traces import Reader
+from policyguard.traces.containers.content import Content, read_bytes
+from policyguard.traces.containers.unpack import UnreadableContent, unpack
+from policyguard.traces.containers.zip import ZipArchive
+from policyguard.traces.formats import native, tau2
+from policyguard.traces.item import UnreadableError
+from policyguard.traces.session_trees import SessionTree, read_head
+
+_SEARCHED_BYTES = 1 << 26
+_RUN_MARKS = (b'"simulations"', b'"task_id"', b"\\u")
+"""Keys that a file of tau2 has, and what may hide them."""
+_ANY_RUN = frozenset({""})
+"""Instead of the ids of a file's runs: it may have any."""
+
+
+class ReadingUnit(msgspec.Struct, frozen=True):
+    """Trees that one process must read, in this order; `size` in bytes.
+
+    If `is_shared`, it is one file, of whose sessions each process may read some.
+    """
+
+    trees: tuple[SessionTree, ...]
+    size: int
+    is_shared: bool = False
+
+
+def find_reading_units(
+    files: Sequence[Path],
+    trees: Sequence[SessionTree],
+    on_progress: Callable[[], None] = lambda: None,
+) -> list[ReadingUnit]:
+    """Return the units of a job, in the order of their first trees.
+
+    Of runs of tau2 that are in several files only the first in order counts, so these files are one
+    unit. `on_progress` is called for each tree, and may raise to stop.
+    """
+    units: list[ReadingUnit] = []
+    with_runs: list[tuple[ReadingUnit, frozenset[str]]] = []
+    for tree in trees:
+        on_progress()
+        size = sum(file_size(files[index]) for index in tree.indices)
+        file = files[tree.indices[0]] if len(tree.indices) == 1 and size else None
+        if file is not None and _has_own_format(file):
+            units.append(ReadingUnit((tree,), size, is_shared=True))
+            continue
+        unit = ReadingUnit((tree,), size)
+        ids = _find_run_ids(file) if file is not None else frozenset()
+        if ids:
+            with_runs.append((unit, ids))
+        else:
+            units.append(unit)
+    units += _join_units(with_runs)
+    return sorted(units, key=lambda unit: min(unit.trees[0].indices))
+
+
+def _join_units(units: Sequence[tuple[ReadingUnit, frozenset[str]]]) -> Iterator[ReadingUnit]:
+    """Join units that have a run in common."""
+    if any(ids == _ANY_RUN for _, ids in units):
+        units = [(unit, _ANY_RUN) for unit, _ in units]
+    joined: dict[int, list[int]] = {}
+    owners: dict[str, int] = {}
+    for index, (_, ids) in enumerate(units):
+        members = [index]
+        for owner in sorted({owners[run] for run in ids if run in owners}):
+            members += joined.pop(owner)
+        joined[index] = members
+        for member in members:
+            owners.update(dict.fromkeys(units[member][1], index))
+    for members in joined.values():
+        together = [units[index][0] for index in sorted(members)]
+        trees = tuple(tree for unit in together for tree in unit.trees)
+        yield ReadingUnit(trees, sum(unit.size for unit in together))
+
+
+def _has_own_format(file: Path) -> bool:
+    """Whether all that is in a file is in policyguard's own format, as a reader will see it.
+
+    A document is not parsed to find out, which takes as long as reading it.
+    """
+    head = read_head(file)
+    if head is not None and not head.is_event:
+        return False
+    return {trace.format for trace in Reader().iter_files(file)} == {native.FORMAT}
+
+
+def _find_run_ids(file: Path) -> frozenset[str]:
+    """Return the ids of the runs of tau2 in a file."""
+    data = _read_document(file)
+    if data is not None:
+        ids = tau2.find_ids(data) if any(mark in data for mark in _RUN_MARKS) else frozenset()
+        if ids is not None:
+            return ids
+    formats = {trace.format for trace in Reader().iter_files(file)}
+    return _ANY_RUN if tau2.FORMAT in formats else frozenset()
+
+
+def _read_document(file: Path) -> bytes | None:
+    """Return what a file holds; None for an archive, and for what is too long to search."""
+    content = next(unpack(file, lambda archive: True), None)
+    if content is None or isinstance(content, UnreadableContent):
+        return b""
+    if isinstance(content, ZipArchive) or content.path != file:
+        return None
+    return _read_content(content)
+
+
+def _read_content(content: Content) -> bytes | None:
+    try:
+        return read_bytes(content.open_preview(), _SEARCHED_BYTES)
+    except UnreadableError:
+        return None
+    except OSError:
+        return b""

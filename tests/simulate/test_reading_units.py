@@ -1,0 +1,146 @@
+"""Which files of a job one process reads, and which several share."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policyguard.simulate.job import Job, JobInputs
+from policyguard.simulate.parts import split
+from policyguard.simulate.reading_units import find_reading_units
+from policyguard.simulate.simulation import simulate
+from policyguard.simulate.workers import LocalProcesses
+from policyguard.traces import Reader
+from policyguard.traces.session_trees import find_session_trees
+from tests.simulate.recording import lines, read
+
+OWN = '{"event": "turn_started", "session": "s"}\n'
+
+
+def _run(run: object, calls: int = 1) -> dict[str, Any]:
+    messages: list[dict[str, Any]] = []
+    for number in range(calls):
+        call = {"id": f"c{number}", "name": "find", "arguments": {"city": "Bern"}}
+        messages.append({"role": "assistant", "tool_calls": [call]})
+        messages.append(
+            {"role": "tool", "id": f"c{number}", "content": "[]", "requestor": "assistant"}
+        )
+    return {"id": run, "task_id": "7", "messages": messages}
+
+
+def _results(path: Path, *runs: object, calls: int = 1) -> Path:
+    path.write_text(json.dumps({"simulations": [_run(run, calls) for run in runs]}))
+    return path
+
+
+def _units(files: Sequence[Path]) -> list[tuple[tuple[int, ...], bool]]:
+    return [
+        (tuple(index for tree in unit.trees for index in tree.indices), unit.is_shared)
+        for unit in find_reading_units(files, find_session_trees(files))
+    ]
+
+
+def test_only_files_in_the_own_format_are_shared(tmp_path: Path) -> None:
+    own, packed, later = (tmp_path / name for name in ("a.jsonl", "b.jsonl.gz", "c.jsonl"))
+    own.write_text(OWN)
+    packed.write_bytes(gzip.compress(OWN.encode()))
+    later.write_text(f'{{"note": "not an event"}}\n{OWN}')
+    binary = tmp_path / "d.jsonl"
+    binary.write_bytes(OWN.encode() + b'{"event": "turn_started", "session": "\0"}\n')
+    chat = tmp_path / "e.json"
+    chat.write_text(json.dumps([{"role": "user", "content": "hi"}]))
+    files = [own, packed, later, binary, chat, tmp_path / "missing"]
+    assert [is_shared for _, is_shared in _units(files)] == [True, True, False, False, False, False]
+
+
+def test_documents_are_not_parsed_to_tell_their_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = tmp_path / "chat.json"
+    chat.write_text(json.dumps([{"role": "user", "content": "simulations", "task_id": 1}]))
+    results = _results(tmp_path / "tau2.json", "r1")
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"task_id": 1}\n{"task_id": 2}\n')
+
+    def refuse(reader: Reader, path: Path) -> None:
+        raise AssertionError(path)
+
+    monkeypatch.setattr(Reader, "iter_files", refuse)
+    assert [indices for indices, _ in _units([chat, results, lines])] == [(0,), (1,), (2,)]
+
+
+def test_files_with_the_same_run_are_read_together(tmp_path: Path) -> None:
+    files = [
+        _results(tmp_path / "0.json", "r1", "r2"),
+        _results(tmp_path / "1.json", "r3"),
+        _results(tmp_path / "2.json", "r4", 5),
+        _results(tmp_path / "3.json", "r3", "r2"),
+        tmp_path / "4.json",
+    ]
+    files[4].write_text(json.dumps(_run("5")))
+    assert [indices for indices, _ in _units(files)] == [(0, 1, 3), (2, 4)]
+
+
+@pytest.mark.parametrize("hidden", ["archive", "not a number"])
+def test_a_file_whose_runs_are_unknown_is_read_with_all_of_them(
+    tmp_path: Path, hidden: str
+) -> None:
+    files = [_results(tmp_path / f"{run}.json", run) for run in ("r1", "r2")]
+    unknown = tmp_path / "unknown"
+    if hidden == "archive":
+        with zipfile.ZipFile(unknown, "w") as archive:
+            archive.writestr("r3.json", files[0].read_bytes().replace(b"r1", b"r3"))
+            archive.writestr("r4.json", files[0].read_bytes().replace(b"r1", b"r4"))
+    else:
+        unknown.write_bytes(files[0].read_bytes().replace(b'"Bern"', b"NaN"))
+    assert [indices for indices, _ in _units([*files, unknown])] == [(0, 1, 2)]
+
+
+def test_runs_without_an_id_are_independent(tmp_path: Path) -> None:
+    files = [_results(tmp_path / f"{name}.json", None, "") for name in "ab"]
+    assert [indices for indices, _ in _units(files)] == [(0,), (1,)]
+
+
+def test_the_parts_of_a_cluster_keep_repeated_runs_together(tmp_path: Path) -> None:
+    files = [_results(tmp_path / f"{number}.json", f"r{number % 4}") for number in range(8)]
+    parts = split(files, find_session_trees(files), 2)
+    assert [[index for tree in part.trees for index in tree.indices] for part in parts] == [
+        [number, number + 4] for number in range(4)
+    ]
+
+
+@pytest.mark.parametrize("beside", ["another format", "a damaged first line"])
+def test_sessions_of_a_file_that_is_not_shared_are_not_lost(tmp_path: Path, beside: str) -> None:
+    own = "".join(f"{line}\n" for n in range(9) for line in lines(f"s{n}", [read("/a")]))
+    archive, damaged = tmp_path / "a.zip", tmp_path / "b.jsonl"
+    with zipfile.ZipFile(archive, "w") as opened:
+        opened.writestr("own.jsonl", own)
+        opened.writestr("chat.json", json.dumps([{"role": "user", "content": "hi"}]))
+    damaged.write_text(f"damaged\n{own}")
+    job = Job(policies=("core",), files=(archive if beside == "another format" else damaged,))
+    alone, shared = (
+        simulate(job, JobInputs.load(job), lambda *_: None, LocalProcesses(workers))
+        for workers in (1, 2)
+    )
+    assert alone == shared
+    assert alone.traces.calls == 9
+
+
+def test_a_repeated_run_counts_once_whatever_the_workers(tmp_path: Path) -> None:
+    files = [
+        _results(tmp_path / f"{number}.json", f"r{number % 4}", calls=2 + number)
+        for number in range(8)
+    ]
+    job = Job(policies=("core",), files=tuple(files))
+    alone, shared = (
+        simulate(job, JobInputs.load(job), lambda *_: None, LocalProcesses(workers))
+        for workers in (1, 3)
+    )
+    assert alone == shared
+    assert alone.traces.calls == sum(2 + number for number in range(4))

@@ -9,7 +9,6 @@ import msgspec
 
 from policyguard.simulate.job import file_size
 from policyguard.traces import Reader
-from policyguard.traces.containers.content import Content, read_bytes
 from policyguard.traces.containers.unpack import UnreadableContent, unpack
 from policyguard.traces.containers.zip import ZipArchive
 from policyguard.traces.formats import native, tau2
@@ -17,8 +16,6 @@ from policyguard.traces.item import UnreadableError
 from policyguard.traces.session_trees import SessionTree, read_head
 
 _SEARCHED_BYTES = 1 << 26
-_RUN_MARKS = (b'"simulations"', b'"task_id"', b"\\u")
-"""Keys that a file of tau2 has, and what may hide them."""
 _ANY_RUN = frozenset({""})
 """Instead of the ids of a file's runs: it may have any."""
 
@@ -95,29 +92,16 @@ def _has_own_format(file: Path) -> bool:
 
 def _find_run_ids(file: Path) -> frozenset[str]:
     """Return the ids of the runs of tau2 in a file."""
-    data = _read_document(file)
-    if data is not None:
-        ids = tau2.find_ids(data) if any(mark in data for mark in _RUN_MARKS) else frozenset()
+    content = next(unpack(file, lambda archive: True), None)
+    if content is None or isinstance(content, UnreadableContent):
+        return frozenset()
+    if not isinstance(content, ZipArchive) and content.path == file:
+        try:
+            with content.open_preview() as opened:
+                ids = tau2.find_ids(opened, _SEARCHED_BYTES)
+        except (OSError, UnreadableError):
+            return frozenset()  # which its reader reports
         if ids is not None:
             return ids
     formats = {trace.format for trace in Reader().iter_files(file)}
     return _ANY_RUN if tau2.FORMAT in formats else frozenset()
-
-
-def _read_document(file: Path) -> bytes | None:
-    """Return what a file holds; None for an archive, and for what is too long to search."""
-    content = next(unpack(file, lambda archive: True), None)
-    if content is None or isinstance(content, UnreadableContent):
-        return b""
-    if isinstance(content, ZipArchive) or content.path != file:
-        return None
-    return _read_content(content)
-
-
-def _read_content(content: Content) -> bytes | None:
-    try:
-        return read_bytes(content.open_preview(), _SEARCHED_BYTES)
-    except UnreadableError:
-        return None
-    except OSError:
-        return b""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -53,29 +53,32 @@ class _DocumentHead(_RunHead):
 _document_decoder = msgspec.json.Decoder(_DocumentHead)
 
 
-def find_ids(data: bytes) -> frozenset[str] | None:
+def find_ids(file: BinaryIO, max_bytes: int) -> frozenset[str] | None:
     """Return the ids of the simulations in a file, which may be of another format.
 
-    Much faster than to read them. None if that needs reading them.
+    Much faster than to read them. None if that needs reading them, or if a document has more than
+    `max_bytes`. Raises `OSError`, `UnreadableError`.
     """
-    if data.lstrip()[:1] != b"{":
+    data = file.readline(max_bytes)
+    if data.startswith(b"["):
         return frozenset()
-    try:
-        document = _document_decoder.decode(data)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return frozenset() if _is_lines(data) else None
+    document = _decode_head(data)
+    if document is None:
+        data += file.read(max_bytes - len(data))
+        document = _decode_head(data) if len(data) < max_bytes else None
+    elif any(map(bytes.strip, file)):
+        return frozenset()  # lines, each a JSON text, are no document
+    if document is None:
+        return None
     runs = (document, *document.simulations)
     return frozenset(filter(None, (as_id(run.id) for run in runs)))
 
 
-def _is_lines(data: bytes) -> bool:
-    """Whether the first of several lines is a JSON text by itself, so that there is no document."""
-    first, _, rest = data.lstrip().partition(b"\n")
+def _decode_head(data: bytes) -> _DocumentHead | None:
     try:
-        msgspec.json.decode(first, type=msgspec.Raw)
-    except msgspec.DecodeError:
-        return False
-    return bool(rest.strip())
+        return _document_decoder.decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
 
 
 def detect(sample: Sample) -> bool:

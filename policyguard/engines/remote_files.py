@@ -9,7 +9,7 @@ import io
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
@@ -179,6 +179,25 @@ def expand_address(address: str) -> Iterator[Path]:
     if not names:
         raise RemoteError(f"no such file or folder, and no match: `{address}`")
     yield from map(RemoteFile, names)
+
+
+def copy_files(targets: Mapping[str, Path], max_bytes: int) -> None:
+    """Copy the files at addresses of one store to files of this machine, which must not exist.
+
+    Raises `RemoteError`, also if they have more than `max_bytes`.
+    """
+    with _translated():
+        sources = []
+        left = max_bytes
+        for address, target in targets.items():
+            system, path = _connect(address)
+            left -= int(system.info(path).get("size") or 0)
+            if left < 0:
+                raise RemoteError(f"{address}: more than {max_bytes} bytes with those before it")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            sources.append(path)
+        if sources:
+            system.get(sources, [str(target) for target in targets.values()])
 
 
 def _connect(address: str) -> tuple[Any, str]:

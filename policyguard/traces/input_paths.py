@@ -9,6 +9,7 @@ from pathlib import Path
 
 from policyguard.engines.remote_files import expand_address, is_remote
 from policyguard.traces.item import TraceError
+from policyguard.traces.tables.remote import replace_tables
 from policyguard.traces.tables.table import find_format, list_files
 
 
@@ -32,15 +33,9 @@ def expand(paths: Sequence[str | Path]) -> Iterator[Path]:
 
 def _expand_remote(address: str) -> Iterator[Path]:
     try:
-        files = [*expand_address(address)]
+        yield from replace_tables([*expand_address(address)])
     except OSError as error:
         raise TraceError(f"{address}: {error}") from None
-    if any("_delta_log" in file.parts or file.name.endswith(".metadata.json") for file in files):
-        raise TraceError(
-            f"{address}: a Delta or Iceberg table, which is read from local folders only: "
-            "name the files that its reader gives (docs/lake.md)"
-        )
-    yield from files
 
 
 def resolve_path(path: Path) -> str:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from policyguard.cli import main
+from policyguard.engines.remote_files import RemoteFile, copy_files, expand_address
 from policyguard.traces import TraceError, expand
+from policyguard.traces.tables import remote
 from policyguard.traces.tables.table import resolve_uri
 
 arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -120,7 +125,9 @@ def test_no_name_leads_out_of_a_delta_table(tmp_path: Path, name: str) -> None:
     assert sum(not file.exists() for file in files) == 1
 
 
-@pytest.mark.parametrize("uri", ["../x", "x/../../y", "/etc/passwd", "file:///etc/passwd"])
+@pytest.mark.parametrize(
+    "uri", ["../x", "x/../../y", "/etc/passwd", "file:///etc/passwd", "s3://x/y"]
+)
 def test_no_name_leads_out_of_a_folder(tmp_path: Path, uri: str) -> None:
     with pytest.raises(TraceError, match="outside its folder"):
         resolve_uri(tmp_path, uri)
@@ -162,3 +169,85 @@ def test_a_table_is_not_read_as_its_files_without_its_package(
     result = CliRunner().invoke(main, ["simulate", str(table), "--policy", "core"])
     assert result.exit_code == 2
     assert "pip install 'policyguard-engine[" in result.output
+
+
+# At addresses.
+
+
+@pytest.fixture
+def lake() -> Iterator[Any]:
+    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
+    store = fsspec.filesystem("memory")
+    store.store.clear()
+    store.pseudo_dirs[:] = [""]
+    yield store
+    store.store.clear()
+
+
+def test_a_table_at_an_address_has_its_present_files(
+    lake: Any, table: Path, tmp_path: Path
+) -> None:
+    lake.put(str(table), "/lake/team/runs", recursive=True)
+    lake.pipe("/lake/team/notes.txt", b"no trace")
+    named = [str(file) for file in expand(["memory://lake"])]
+    assert named[0] == "memory://lake/team/notes.txt"
+    assert {f"memory://lake/team/runs/{file.relative_to(table)}" for file in expand([table])} == {
+        *named[1:]
+    }
+    for address in ("memory://lake/team/runs", "memory://lake/team/runs/"):
+        assert [str(file) for file in expand([address])] == named[1:]
+    output = tmp_path / "events.jsonl"
+    command = ["traces", "convert", "memory://lake/team/runs", "-o", str(output)]
+    assert CliRunner().invoke(main, command).exit_code == 0
+    assert {
+        json.loads(line)["session"].rpartition("#")[2] for line in output.read_text().splitlines()
+    } == set("abc")
+
+
+def test_a_damaged_table_at_an_address_is_named(lake: Any, table: Path) -> None:
+    lake.put(str(table), "/lake/runs", recursive=True)
+    for name in lake.find("/lake/runs"):
+        if name.endswith((".metadata.json", "00000000000000000002.json")):
+            lake.pipe(name, b"{")
+    with pytest.raises(TraceError, match=r"\Amemory://lake/runs: no table of \w+ that can be read"):
+        [*expand(["memory://lake/runs"])]
+
+
+def test_a_table_at_an_address_names_no_file_outside(lake: Any, tmp_path: Path) -> None:
+    make_iceberg(tmp_path / "runs")
+    lake.put(str(tmp_path / "runs"), "/lake/runs", recursive=True)
+    for name in lake.find("/lake/runs/metadata"):
+        if name.endswith(".metadata.json"):
+            text = lake.cat(name).decode()
+            lake.pipe(name, re.sub(r'("manifest-list": ?)"[^"]+', r'\1"/etc/passwd', text).encode())
+    with pytest.raises(TraceError, match=r"memory://lake/runs: the table names a file outside"):
+        [*expand(["memory://lake/runs"])]
+
+
+def test_the_metadata_of_a_table_at_an_address_is_bounded(
+    lake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_delta(tmp_path / "runs")
+    lake.put(str(tmp_path / "runs"), "/lake/runs", recursive=True)
+    monkeypatch.setattr(remote, "_MAX_BYTES", 1000)
+    with pytest.raises(TraceError, match="more than 1000 bytes"):
+        [*expand(["memory://lake/runs"])]
+
+
+def test_names_at_an_address_that_lead_out_of_it_are_not_copied(
+    lake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_delta(tmp_path / "runs")
+    lake.put(str(tmp_path / "runs"), "/lake/runs", recursive=True)
+    copied: list[Path] = []
+    addresses = [*map(str, expand_address("memory://lake/runs"))]
+    names = [*map(RemoteFile, [*addresses, "memory://lake/runs/_delta_log/../../../../../x"])]
+
+    def note(targets: dict[str, Path], max_bytes: int) -> None:
+        copied.extend(targets.values())
+        copy_files(targets, max_bytes)
+
+    monkeypatch.setattr(remote, "copy_files", note)
+    assert [*remote.replace_tables(names)] == [*expand(["memory://lake/runs"])]
+    assert copied
+    assert not any(".." in path.parts for path in copied)

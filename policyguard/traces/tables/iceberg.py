@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
 from pyiceberg.table import StaticTable
 
@@ -28,22 +29,41 @@ def list_uris(folder: Path) -> Iterator[str]:
     snapshot = table.current_snapshot()
     if snapshot is None:
         return
-    resolve_uri(folder, snapshot.manifest_list)  # before it is opened
-    for manifest in snapshot.manifests(table.io):
-        resolve_uri(folder, manifest.manifest_path)
+    files = _TableFiles(folder, table.metadata.location)
+    for manifest in snapshot.manifests(files):
         if manifest.content is ManifestContent.DELETES:
             raise TraceError(
                 f"{folder}: an Iceberg table with deleted rows in files of their own, which are "
                 "not read: rewrite its data files"
             )
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+        for entry in manifest.fetch_manifest_entry(files, discard_deleted=True):
             file = entry.data_file
             if (
                 file.content is not DataFileContent.DATA
                 or file.file_format is not FileFormat.PARQUET
             ):
                 raise TraceError(f"{folder}: an Iceberg table with files that are not Parquet")
-            yield file.file_path
+            yield str(files.find(file.file_path))
+
+
+class _TableFiles(PyArrowFileIO):
+    """The files of a table where its folder is now: metadata names them by where it was made.
+
+    No file outside the folder is opened.
+    """
+
+    def __init__(self, folder: Path, location: str) -> None:
+        super().__init__()
+        self._folder = folder
+        self._prefix = location.rstrip("/") + "/"
+
+    def find(self, address: str) -> Path:
+        """Return the path of a file. Raises `TraceError` for one outside the folder."""
+        return resolve_uri(self._folder, address.removeprefix(self._prefix))
+
+    def new_input(self, location: str) -> PyArrowFile:
+        """Open a file for reading. Raises `TraceError` for one outside the folder."""
+        return super().new_input(str(self.find(location)))
 
 
 def _find_metadata(folder: Path) -> Path:

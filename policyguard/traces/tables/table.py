@@ -70,6 +70,7 @@ def resolve_uri(folder: Path, uri: str) -> Path:
     path = Path(unquote(parts.path)) if parts.scheme == "file" else folder / uri
     root = os.path.realpath(folder)
     real = os.path.realpath(path)
-    if not real.startswith(f"{root.rstrip(os.sep)}{os.sep}"):
+    is_elsewhere = "://" in uri and parts.scheme != "file"
+    if is_elsewhere or not real.startswith(f"{root.rstrip(os.sep)}{os.sep}"):
         raise TraceError(f"{folder}: the table names a file outside its folder: `{uri:.200}`")
     return folder / os.path.relpath(real, root)

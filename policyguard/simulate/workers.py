@@ -41,6 +41,8 @@ _PARQUET_LINE_BYTES = 10
 """Bytes of an event in Parquet, about."""
 _SAMPLED_FILES, _SAMPLED_LINE_BYTES = 16, 1 << 16
 """Files of which the beginning is looked at, and how much of each, to estimate their lines."""
+_FILES_PER_WORKER = 8
+"""If each worker has at least so many files, the last one leaves others idle for a short time."""
 _EVERY_WORKER = -1
 """Instead of a worker's number: all workers share the file."""
 
@@ -203,11 +205,16 @@ def interrupts_ignored() -> Iterator[None]:
 
 
 def _assign_files(files: int, units: Sequence[ReadingUnit], workers: int) -> list[int]:
-    """Return the worker of each file, `_EVERY_WORKER` if all of them share its sessions."""
+    """Return the worker of each file, `_EVERY_WORKER` if all of them share its sessions.
+
+    To share costs each worker a look at all lines, so small files are not shared.
+    """
     load = [0] * workers
     assignment = [_EVERY_WORKER] * files
+    small = sum(unit.size for unit in units) // (workers * _FILES_PER_WORKER)
     for unit in sorted(units, key=lambda unit: -unit.size):
-        if unit.is_shared:
+        if unit.is_shared and unit.size > small:
+            load = [size + unit.size // workers for size in load]
             continue
         worker = load.index(min(load))
         for tree in unit.trees:

@@ -43,7 +43,7 @@ _SAMPLED_FILES, _SAMPLED_LINE_BYTES = 16, 1 << 16
 """Files of which the beginning is looked at, and how much of each, to estimate their lines."""
 _FILES_PER_WORKER = 8
 """If each worker has at least so many files, the last one leaves others idle for a short time."""
-_EVERY_WORKER = -1
+EVERY_WORKER = -1
 """Instead of a worker's number: all workers share the file."""
 
 
@@ -96,7 +96,7 @@ class LocalProcesses:
         try:
             trees = find_session_trees(job.files, lambda: on_progress(0, 0), job.read_rows())
             units = find_reading_units(job.files, trees, lambda: on_progress(0, 0))
-            assignment = _assign_files(len(job.files), units, self._workers)
+            assignment = assign_files(len(job.files), units, self._workers)
         except StoppedError:
             return start(job, inputs, LineShard(), lambda: None).stop(), True
         pool = _WorkerPool(start, job, self._workers, assignment, trees)
@@ -204,13 +204,13 @@ def interrupts_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _assign_files(files: int, units: Sequence[ReadingUnit], workers: int) -> list[int]:
-    """Return the worker of each file, `_EVERY_WORKER` if all of them share its sessions.
+def assign_files(files: int, units: Sequence[ReadingUnit], workers: int) -> list[int]:
+    """Return the worker of each file, `EVERY_WORKER` if all of them share its sessions.
 
     To share costs each worker a look at all lines, so small files are not shared.
     """
     load = [0] * workers
-    assignment = [_EVERY_WORKER] * files
+    assignment = [EVERY_WORKER] * files
     small = sum(unit.size for unit in units) // (workers * _FILES_PER_WORKER)
     for unit in sorted(units, key=lambda unit: -unit.size):
         if unit.is_shared and unit.size > small:
@@ -241,7 +241,7 @@ def _run_worker(
             raise StoppedError
 
     try:
-        mine = (_EVERY_WORKER, number)
+        mine = (EVERY_WORKER, number)
         worker = FoldWorker(
             start,
             job,
@@ -250,7 +250,7 @@ def _run_worker(
             lambda index: assignment[index] in mine,
             on_progress,
             trees,
-            lambda index: assignment[index] == _EVERY_WORKER,
+            lambda index: assignment[index] == EVERY_WORKER,
         )
         pipe.send(_Result(number, *worker.run()))
     except (BrokenPipeError, EOFError, ConnectionResetError):

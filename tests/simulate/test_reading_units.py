@@ -13,11 +13,11 @@ import pytest
 
 from policyguard.simulate.job import Job, JobInputs
 from policyguard.simulate.parts import split
-from policyguard.simulate.reading_units import find_reading_units
+from policyguard.simulate.reading_units import ReadingUnit, find_reading_units
 from policyguard.simulate.simulation import simulate
-from policyguard.simulate.workers import LocalProcesses
+from policyguard.simulate.workers import EVERY_WORKER, LocalProcesses, assign_files
 from policyguard.traces import Reader
-from policyguard.traces.session_trees import find_session_trees
+from policyguard.traces.session_trees import SessionTree, find_session_trees
 from tests.simulate.recording import lines, read
 
 OWN = '{"event": "turn_started", "session": "s"}\n'
@@ -144,3 +144,15 @@ def test_a_repeated_run_counts_once_whatever_the_workers(tmp_path: Path) -> None
     )
     assert alone == shared
     assert alone.traces.calls == sum(2 + number for number in range(4))
+
+
+def test_small_files_are_read_by_one_worker_and_large_ones_shared() -> None:
+    def unit(index: int, size: int, *, is_shared: bool = True) -> ReadingUnit:
+        return ReadingUnit((SessionTree((index,), (-1,)),), size, is_shared)
+
+    small = [unit(index, 10) for index in range(16)]
+    assert sorted(assign_files(16, small, 2)) == [0] * 8 + [1] * 8
+    large, other = unit(16, 1000), unit(17, 300, is_shared=False)
+    assigned = assign_files(18, [*small, large, other], 2)
+    assert assigned[16] == EVERY_WORKER
+    assert [assigned.count(worker) for worker in (assigned[17], 1 - assigned[17])] == [1, 16]

@@ -101,7 +101,8 @@ def describe_problem(problem: ValidationProblem, node: Node | None) -> Message:
             message = f"{_owner(problem)} takes {bound} {problem.expected} items"
             return Message("schema/value", f"{message}, not {len(problem.value)}")
         case "minItems" | "minLength" | "minProperties":
-            return Message("schema/empty", f"{_owner(problem)} is empty")
+            hint = "write its value, or omit the key" if problem.keyword == "minItems" else None
+            return Message("schema/empty", f"{_owner(problem)} is empty", hint)
         case "maxLength":
             return Message("schema/too-long", f"longer than {problem.expected:,} characters")
         case "maxProperties":

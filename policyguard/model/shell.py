@@ -46,7 +46,12 @@ class Wrapper(PolicyStruct, frozen=True, kw_only=True):
     appends: bool = False
     """Whether it adds words from its input to the command, as xargs."""
     replaces: tuple[str, ...] = ()
-    """Options whose value is a placeholder for a word from its input, as `-I` of xargs."""
+    """Options whose value is a placeholder for a line of its input, as `-I` of xargs."""
+    attached: tuple[str, ...] = ()
+    """Those of `replaces` whose placeholder, if any, may have to be part of the same word, as `-i`
+    of xargs."""
+    whole: tuple[str, ...] = ()
+    """Options with which spaces in its input end no word, as `-0` of xargs."""
     text: tuple[str, ...] = ()
     """Options whose value is a command text, as `-c` of sh."""
     defines: bool = False
@@ -55,6 +60,8 @@ class Wrapper(PolicyStruct, frozen=True, kw_only=True):
     """Whether its remaining operands, joined by spaces, are a command text, as of eval."""
     script: bool = False
     """Whether it runs its input as a command text if it has no operand, as sh."""
+    starts_shell: bool = False
+    """Whether it starts a shell, which runs its input, if no command is given, as `sudo -s`."""
     sources: bool = False
     """Whether its first operand is a file of commands."""
     harmless: bool = False

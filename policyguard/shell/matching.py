@@ -109,7 +109,7 @@ def _is_option(flag: Flag, option: Option, program: Program, *, certain: bool) -
     if text == name:
         found = True
     elif not is_static(text):
-        found = not certain and _may_be(name, text)
+        found = not certain and (_may_be(name, text) or _may_have(flag, text, program))
     elif name.startswith("--"):
         # GNU programs accept what is left of a long option after it is cut short.
         found = not certain and len(text) > 3 and name.startswith(text)
@@ -125,6 +125,14 @@ def _is_option(flag: Flag, option: Option, program: Program, *, certain: bool) -
     if value is None:
         return False
     return flag.value.matches(value) if certain else flag.value.may_match(value)
+
+
+def _may_have(flag: Flag, text: str, program: Program) -> bool:
+    """Whether single-letter options, of which some are unknown, may have this one among them."""
+    if len(flag.name) != 2 or text[:1] != "-" or text.startswith("--") or program.long:
+        return False
+    letter = flag.name[1]
+    return _find_letter(letter, re.sub(f"[{MARKS}]", letter, text), program) > 0
 
 
 def _find_letter(letter: str, text: str, program: Program) -> int:

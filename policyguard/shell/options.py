@@ -17,9 +17,13 @@ class WrapperOptions:
         """The folder in which the command runs; empty: the current one."""
         self.placeholder = ""
         self.reads_input = False
+        self.other_command: list[str] = []
+        """The command if a word is its program, not the placeholder: systems differ."""
+        self.keeps_spaces = False
+        """Whether spaces in the input end no word."""
         self.positional: list[str] = []
         """What stands behind a command text: its `$0`, `$1` and so on."""
-        self._wants_text = False
+        self._wants_text = self._may_be_program = False
 
     def read(self, arguments: Sequence[str]) -> int:
         """Read the options; return where the operands begin."""
@@ -35,6 +39,9 @@ class WrapperOptions:
                 self.reads_input = True
             elif word[:1] == "-" or (word[:1] == "+" and wrapper.script):
                 index += self._read_option(word, arguments[index + 1 : index + 2])
+                if self._may_be_program:
+                    self._may_be_program = False
+                    self.other_command = list(arguments[index:])
                 if self.texts and wrapper.assignments:  # what stands behind belongs to the text
                     index += 1
                     break
@@ -52,6 +59,9 @@ class WrapperOptions:
         """Read one word of options; return how many words its value takes."""
         wrapper = self.wrapper
         name, equals, value = word.partition("=")
+        self.keeps_spaces = self.keeps_spaces or any(
+            name == one or (word.startswith(one) and len(one) == 2) for one in wrapper.whole
+        )
         if word in wrapper.folder:
             self.folder = "".join(following)
             return 1
@@ -65,7 +75,7 @@ class WrapperOptions:
                 return self._read_text(value, following, attached=bool(equals))
             if name in wrapper.replaces:
                 self.placeholder = value or "{}"
-                return 0 if equals or name.startswith("--") else self._place(following)
+                return 0 if equals or name.startswith("--") else self._place(name, following)
             return 0
         for index in range(1, len(word)):
             flag, rest = f"{word[0]}{word[index]}", word[index + 1 :]
@@ -76,7 +86,7 @@ class WrapperOptions:
                     return taken
             elif flag in wrapper.replaces:
                 self.placeholder = rest
-                return 0 if rest else self._place(following)
+                return 0 if rest else self._place(flag, following)
             elif flag in wrapper.folder:
                 self.folder = rest or "".join(following)
                 return 0 if rest else 1
@@ -93,8 +103,9 @@ class WrapperOptions:
         self.texts.append(value if attached else "".join(following))
         return 0 if attached else 1
 
-    def _place(self, following: Sequence[str]) -> int:
+    def _place(self, name: str, following: Sequence[str]) -> int:
         self.placeholder = "".join(following) or "{}"
+        self._may_be_program = name in self.wrapper.attached and bool(following)
         return 1
 
 

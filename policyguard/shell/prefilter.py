@@ -57,7 +57,11 @@ def _find_hiding(facts: Shell) -> list[str]:
     wrappers, code = facts.wrappers.items(), facts.code.items()
     always = [name for name, wrapper in wrappers if wrapper.appends or wrapper.replaces]
     always += [name for name, runner in code if runner.hidden]
-    fed = [name for name, wrapper in wrappers if wrapper.script or wrapper.sources]
+    fed = [
+        name
+        for name, wrapper in wrappers
+        if wrapper.script or wrapper.sources or wrapper.starts_shell
+    ]
     fed += [name for name, runner in code if runner.script]
     writers = [name for name, program in facts.programs.items() if program.writes or program.saves]
     calls = [re.escape(call) for _, runner in code for call in runner.calls]

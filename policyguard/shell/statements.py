@@ -305,7 +305,12 @@ class Statements:
             if child.type == "variable_assignment":
                 names += self._assign(child)
             else:
-                words += self.read_words(child)
+                for word in self.read_words(child):
+                    words.append(word)
+                    name, equals, value = word.partition("=")  # `export "name=value"`
+                    if equals and name.isidentifier():
+                        self.variables.assign(name, value)
+                        names += (name,)
         name = words[0]
         return [self.add(SimpleCommand(name, name, tuple(words[1:]), tail.redirects, names))]
 

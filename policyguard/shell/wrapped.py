@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -47,6 +48,7 @@ class Wrapped:
         self.outputs = Outputs(reading)
         self._programs = reader.programs
         self._written: dict[str, _Written] = {}
+        self._aliases: dict[str, str] = {}
 
     def add(
         self,
@@ -85,6 +87,8 @@ class Wrapped:
         index = reading.add(command)
         if given.text is not None:
             self.outputs.inputs[index] = given.text
+        if program in self._aliases:
+            return [index, *self._run_alias(program, arguments, given)]
         is_lone = is_known and not redirects and not self._written
         if is_lone and reading.reader.is_inert(program, arguments):
             return [index]
@@ -115,11 +119,11 @@ class Wrapped:
         arguments = list(command.arguments)
         if " " in name:
             arguments.remove(name.partition(" ")[2])
-        if wrapper.after:
+        if wrapper.after and not (wrapper.joins and set(wrapper.after).isdisjoint(arguments)):
             return self._run_after(wrapper, arguments, given, command, around)
         options = WrapperOptions(wrapper)
         position = options.read(arguments)
-        texts, placeholder = options.texts, options.placeholder
+        texts = options.texts
         rest = arguments[position + wrapper.operands :]
         if wrapper.operands and "--" in rest:
             rest = rest[rest.index("--") + 1 :]
@@ -139,24 +143,42 @@ class Wrapped:
             return self._run_script(rest, options, index, given)
         if wrapper.defines:
             for word in rest:
-                indices += self._run_text(word.partition("=")[2], given)
+                name, _, text = word.partition("=")
+                self._aliases[name] = text
+                indices += self._run_text(text, given)
             return indices
+        if not rest:
+            return self._run_script([], options, index, given) if wrapper.starts_shell else []
         if wrapper.joins:
-            if wrapper.appends and rest:
-                rest = self._add_input(rest, given, options.placeholder)
-            return self._run_text(" ".join(rest), given) if rest else []
+            made = self._add_input(rest, given, options) if wrapper.appends else [rest]
+            return [each for words in made for each in self._run_text(" ".join(words), given)]
         names: list[str] = []
         while wrapper.assignments and rest and (match := _ASSIGNMENT.match(rest[0])):
             names.append(match[1])
             rest = rest[1:]
-        if rest and (wrapper.appends or placeholder):
-            rest = self._add_input(rest, given, placeholder)
         if not rest:
             return []
         assigned = (*command.variables, *names)
         if options.folder:
             self._reading.add(SimpleCommand("cd", "cd", (options.folder,), wrappers=around))
-        return self.add(rest, given, command.redirects, assigned, around)
+        has_input = wrapper.appends or options.placeholder
+        made = self._add_input(rest, given, options) if has_input else [rest]
+        if options.other_command:
+            options.placeholder = "{}"
+            made += self._add_input(options.other_command, given, options)
+        return [
+            each
+            for words in made
+            for each in self.add(words, given, command.redirects, assigned, around)
+        ]
+
+    def _run_alias(self, name: str, arguments: list[str], given: Input) -> list[int]:
+        """Run what an alias stands for; in it, its own name is that of a program."""
+        text = self._aliases.pop(name)
+        words = [quote(word) if is_static(word) else word for word in arguments]
+        indices = self._run_text(" ".join([text, *words]), given)
+        self._aliases[name] = text
+        return indices
 
     def _run_after(
         self,
@@ -183,29 +205,30 @@ class Wrapped:
                     [word.replace("{}", name) for name in names] if "{}" in word else [word]
                 )
             ]
-            if rest:
+            if wrapper.joins:
+                indices += self._run_text(" ".join(rest), given)
+            elif rest:
                 indices += self.add(rest, given, command.redirects, (), around)
             position = end
         return indices
 
-    def _add_input(self, rest: list[str], given: Input, placeholder: str) -> list[str]:
-        """Add what xargs reads to the words of its command."""
-        known = given.text
-        if known is not None and MANY not in known:
-            new = known.split()
-        else:
+    def _add_input(self, rest: list[str], given: Input, options: WrapperOptions) -> list[list[str]]:
+        """Return the commands that xargs makes of its own and what it reads."""
+        known, placeholder = given.text, options.placeholder
+        if known is None or MANY in known:
             new = self.outputs.printed_names(given.sources) or [MANY]
+            if not placeholder:
+                return [rest + new]
+            return [[name for word in rest for name in _replace(word, placeholder, new)]]
         if placeholder:
-            return [
-                name
-                for word in rest
-                for name in (
-                    [word.replace(placeholder, name) for name in new]
-                    if placeholder in word
-                    else [word]
-                )
-            ]
-        return rest + new
+            lines = [line.lstrip() for line in known.splitlines() if line.strip()]
+            if len(lines) > self._reading.bounds.loop_values:
+                lines = [MANY]
+            return [[word.replace(placeholder, line) for word in rest] for line in lines]
+        words = known.split()
+        if options.keeps_spaces and len(words) > 1:
+            return [rest + words, [*rest, known.strip("\0\n")]]
+        return [rest + words]
 
     def _run_text(self, text: str, given: Input) -> list[int]:
         if not is_static(text):
@@ -263,9 +286,14 @@ class Wrapped:
                 texts.append(text)
             elif writers:
                 self._reading.add_unknown("script that is run is not known", writers)
+        if texts and operands and not runner.operand:  # code may run them, as `exec @ARGV`
+            reading_of = SimpleCommand(operands[0], operands[0], tuple(operands[1:]))
+            self._reading.add(_run_by(command.program, reading_of))
         for text in texts:
             if runner.runs_by and is_static(text) and not any(by in text for by in runner.runs_by):
                 continue
+            if runner.runs_by and given.text is not None:  # `awk '{system($0)}'`
+                self._run_found(given.text, Input((index,)), command.program)
             self._reading.opaque["code of another language"] = None
             if not text.strip(MARKS + " \n"):
                 self._reading.add_unknown("code is not known", given.sources)
@@ -329,6 +357,11 @@ class Wrapped:
                 found.update(self._written.get(path, _UNWRITTEN)[0])
                 path = path.rpartition("/")[0]
         return tuple(sorted(found))
+
+
+def _replace(word: str, placeholder: str, values: list[str]) -> list[str]:
+    """Return the words that one with a placeholder becomes."""
+    return [word.replace(placeholder, one) for one in values] if placeholder in word else [word]
 
 
 def _run_by(runner: str, command: SimpleCommand) -> SimpleCommand:

@@ -1,6 +1,6 @@
 """A class of commands that may poll, and that other commands of the same text get, too.
 
-A call is of a class by `commands` if any command of its text matches. So `make test; gh run watch 7`
+A call is of a class by `commands` if any command of its text matches. So `make test; gh run watch`
 is of a class with `commands: [gh run watch]`, and what its limits allow, `make test` may do.
 
 Avoid:
@@ -10,7 +10,7 @@ Avoid:
 
 Prefer:
 
-    classify: {classes: [{class: ci, tools: [bash], when: "call.command.only_runs(['gh run watch'])"}]}
+    classify: {classes: [{class: ci, when: "call.command.only_runs(['gh run watch'])"}]}
     limits: {classes: {ci: {polling: {unchanged: 500}}}}
 """
 

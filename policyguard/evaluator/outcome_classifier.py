@@ -39,7 +39,7 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
     has_success_signatures: bool
     blame_rules: tuple[tuple[str, Expression, str], ...]
     result_fingerprint: Callable[[str], str]
-    find_like_result: Callable[[str], str] | None
+    find_like_result: Callable[[str, bool], str] | None
     mask_echo: Callable[[str, dict[str, Any]], str] | None
     nothing_words: tuple[str, ...]
     nothing_chars: int
@@ -171,7 +171,10 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
 
         It is marked if the result says nothing against what was done before it: see `WindowEntry`.
         """
-        like_result = self.find_like_result(text) if self.find_like_result is not None else ""
+        like_result = ""
+        if self.find_like_result is not None:
+            in_order = self._is_in_order(text, attempt, failed)
+            like_result = self.find_like_result(text, in_order)
         bound_plan = attempt.bound_plan
         if failed or not bound_plan.recent_results:
             return like_result
@@ -179,6 +182,16 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
             bound_plan.plan.is_state_changing(attempt) and self.match_signature(text, True) is None
         )
         return f"{CONTENT_MARK}{like_result or result}" if is_content else like_result
+
+    def _is_in_order(self, text: str, attempt: Attempt, failed: bool) -> bool:
+        """Whether the order of a result's lines may be what changed: a list that is being sorted.
+
+        That takes a change of state since the call was made before. A failure sorts nothing.
+        """
+        recent_results = attempt.bound_plan.recent_results
+        if failed or not any(results.has_changed_since(attempt) for results in recent_results):
+            return False
+        return self.match_signature(text, True) is None
 
     def _classify_cancelled(self, event: Completed, attempt: Attempt | None) -> Outcome:
         """Return the outcome of a call that was stopped from outside: nothing can be read in it."""

@@ -143,13 +143,15 @@ def _find_likeness(
 
 def _result_likeness(policy: Policy, fingerprinter: Fingerprinter) -> ResultLikeness | None:
     likeness = policy.classify.likeness.results
-    if not (likeness.ignore or likeness.mask or likeness.nothing):
+    ignores_order = likeness.order == "ignored"
+    if not (likeness.ignore or likeness.mask or likeness.nothing or ignores_order):
         return None
     return ResultLikeness(
         fingerprinter.fingerprint_text,
         mask=likeness.mask,
         ignore=likeness.ignore,
         nothing=likeness.nothing,
+        ignores_order=ignores_order,
     )
 
 

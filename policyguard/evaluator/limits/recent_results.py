@@ -35,6 +35,13 @@ class RecentResults(msgspec.Struct, eq=False):
         """Return the number of the latest success that brought something new; 0 for none."""
         return max((entry.seq for entry in self.tools.values() if not entry.is_stale), default=0)
 
+    def has_changed_since(self, attempt: Attempt) -> bool:
+        """Whether another call has changed something since one like this was made before."""
+        known = self.calls.get(attempt.likeness)
+        last = known[-1] if isinstance(known, list) else known
+        changes = attempt.session.state_changes
+        return last is not None and changes.last_change_except(attempt.likeness) > last.seq
+
     def note(self, attempt: Attempt, entry: WindowEntry, succeeded: bool, /) -> None:
         """Note a result that is not pending, nor a failure of the harness."""
         calls, likeness = self.calls, entry.likeness

@@ -79,6 +79,7 @@ _PREFIX = lazy_pattern(
 _VALUE = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[\w.+-]*\d[\w.+-]*)"""
 _LETTER = lazy_pattern(r"[^\W_]")
 _WORD = lazy_pattern(r"\w+")
+_MASKED_WORDS = lazy_pattern(r"#(?:\W*#)+")
 _MIN_ECHO_CHARS = 3
 _MAX_ECHO_CHARS = 1024
 """Length of results in which echoed words are masked, and of arguments in which they are found."""
@@ -221,6 +222,19 @@ class ResultLikeness:
             if len(part) >= _MIN_ECHO_CHARS:
                 masked = masked.replace(part, "#")
         return masked
+
+
+def mask_call_words(text: str, args: dict[str, Any]) -> str:
+    """Return a result with one `#` for each run of words that its call has, too.
+
+    Return an empty string for a long result, and for one that holds no word of its call.
+    """
+    if len(text) > _MAX_ECHO_CHARS:
+        return ""
+    values = [value for value in args.values() if type(value) is str][:_MAX_ECHO_ARGS]
+    words = set(_WORD.findall(" ".join(values)[:_MAX_ECHO_CHARS].casefold()))
+    masked = _WORD.sub(lambda word: "#" if word[0].casefold() in words else word[0], text)
+    return "" if masked == text else _MASKED_WORDS.sub("#", masked).strip()
 
 
 def _drop_longer(words: set[str]) -> tuple[str, ...]:

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policyguard.engines.likeness import CallLikeness, ResultLikeness, normalize_command
+from policyguard.engines.likeness import (
+    CallLikeness,
+    ResultLikeness,
+    mask_call_words,
+    normalize_command,
+)
 
 
 def _likeness(query: Any) -> str:
@@ -149,3 +154,18 @@ def test_a_broken_character_is_no_error() -> None:
 def test_the_order_counts_unless_it_is_ignored() -> None:
     likeness = ResultLikeness(str, mask=(), ignore=(), nothing=(), ignores_order=False)
     assert likeness("a\nb", False) != likeness("b\na", False)
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("try 3: Lamp\n", "#"),
+        ("The file notes/lamp.md has been written.", "The file #.md has been written."),
+        ("lamp 3 of 9", "# of 9"),
+        ("nothing of it", ""),
+        ("", ""),
+        ("lamp " * 300, ""),
+    ],
+)
+def test_words_of_the_call_are_masked(text: str, masked: str) -> None:
+    assert mask_call_words(text, {"command": "echo try 3: lamp > notes", "n": 9}) == masked

@@ -28,7 +28,7 @@ from policyguard.compiler.build.outcome_matchers import (
 from policyguard.compiler.build.plans import PlanBuilder
 from policyguard.compiler.build.tag_types import build_tag_checker, build_tag_converter
 from policyguard.engines.fingerprint import Fingerprinter
-from policyguard.engines.likeness import CallLikeness, ResultLikeness
+from policyguard.engines.likeness import CallLikeness, ResultLikeness, mask_call_words
 from policyguard.evaluator.activation import ActivationContext
 from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.outcome_classifier import OutcomeClassifier
@@ -221,6 +221,7 @@ def _outcome_classifier(
         else None,
         find_like_result=result_likeness,
         mask_echo=result_likeness.mask_echo if result_likeness is not None else None,
+        mask_call_words=mask_call_words,
         nothing_words=result_likeness.nothing_words if result_likeness is not None else (),
         nothing_chars=result_likeness.nothing_chars if result_likeness is not None else 0,
         error_fingerprint=ErrorNormalizer(fingerprinter).fingerprint,

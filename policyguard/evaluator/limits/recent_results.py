@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from policyguard.evaluator.attempt import Attempt, WindowEntry
+from policyguard.evaluator.attempt import ECHO_MARK, Attempt, WindowEntry
 
 TRACKER_ID = "recent_results"
 """All limits on recent results share one tracker, in a session or turn."""
@@ -94,6 +94,7 @@ class RecentResults(msgspec.Struct, eq=False):
         likeness = entry.likeness
         if self.known_answers is None:
             self.known_answers = dict.fromkeys(self._list_results())
+            attempt.session.has_repeated = True
         known = self.calls.pop(likeness)
         entries = known if isinstance(known, list) else [known]
         if entry.has_result_of(entries[-1]):
@@ -116,13 +117,14 @@ class RecentResults(msgspec.Struct, eq=False):
 
     def _note_answer(self, entry: WindowEntry, *, is_known: bool) -> None:
         """Note whether a result is one that some call has returned lately."""
-        result, answers = entry.result_fingerprint, self.known_answers
-        if result is None or answers is None:
+        answer, answers = entry.answer, self.known_answers
+        if answer is None or answers is None:
             return
-        is_known = is_known or result in answers
+        if answer == ECHO_MARK or answer in answers or entry.result_fingerprint in answers:
+            is_known = True
         self.known_count = self.known_count + 1 if is_known else 0
-        answers.pop(result, None)
-        answers[result] = None
+        answers.pop(answer, None)
+        answers[answer] = None
         if len(answers) > self.window:
             del answers[next(iter(answers))]
 

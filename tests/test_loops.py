@@ -41,7 +41,8 @@ def steps(case: dict[str, Any], count: int) -> Iterator[Step]:
         begins_round = index % len(calls) == 0
         call = values.random.choice(calls) if "order" in case else calls[index % len(calls)]
         values.begin(index + 1, index // len(calls) + 1)
-        (tool, args) = next((k, v) for k, v in call.items() if k not in ("result", "ok"))
+        values.shuffle(call.get("parts", []))
+        (tool, args) = next((k, v) for k, v in call.items() if k not in ("result", "ok", "parts"))
         if isinstance(args, str):
             args = {"command": args}
         yield Step(
@@ -85,6 +86,11 @@ class Values:
             "spaces": " " * number,
             "dots": "./" * (number % 4),
         }
+
+    def shuffle(self, parts: list[str]) -> None:
+        """Let `lines` and `items` stand for some parts in any order."""
+        shuffled = self.random.sample(parts, len(parts))
+        self._known = {"lines": "\n".join(shuffled), "items": ", ".join(shuffled)} | self._known
 
     def fill(self, value: Any) -> Any:
         if isinstance(value, dict):

@@ -32,6 +32,7 @@ _STRICTER_WHEN_SMALLER = frozenset(
         "unchanged",
         "timeout",
         "corroborate",
+        "without_news",
         "shrink_after",
         "argument_bytes",
         "argument_depth",

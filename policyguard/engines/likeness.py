@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from policyguard.engines.lazy_pattern import lazy_pattern
+from policyguard.engines.line_order import sort_parts
 from policyguard.engines.regex import Regex
 
 MASKS = {
@@ -78,6 +79,7 @@ _PREFIX = lazy_pattern(
 _VALUE = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[\w.+-]*\d[\w.+-]*)"""
 _LETTER = lazy_pattern(r"[^\W_]")
 _WORD = lazy_pattern(r"\w+")
+_MASKED_WORDS = lazy_pattern(r"#(?:\W*#)+")
 _MIN_ECHO_CHARS = 3
 _MAX_ECHO_CHARS = 1024
 """Length of results in which echoed words are masked, and of arguments in which they are found."""
@@ -137,7 +139,8 @@ class ResultLikeness:
     """Fingerprints results with their variable parts masked.
 
     `mask` names kinds of variable parts (see `MASKS`), `ignore` fields of JSON results, `nothing`
-    what results say that found nothing. The first result compiles the patterns.
+    what results say that found nothing. With `ignores_order` the order of lines, and of items in
+    lists, makes no difference. The first result compiles the patterns.
     """
 
     def __init__(
@@ -147,7 +150,9 @@ class ResultLikeness:
         mask: Iterable[str],
         ignore: Iterable[str],
         nothing: Iterable[str],
+        ignores_order: bool,
     ) -> None:
+        self._ignores_order = ignores_order
         self._fingerprint_text = fingerprint_text
         phrases = [phrase.casefold() for phrase in nothing if phrase.strip()]
         self._nothing = tuple("".join(phrase.split()) for phrase in phrases)
@@ -171,27 +176,34 @@ class ResultLikeness:
     def _decoration(self) -> Regex:
         return Regex(_DECORATION)
 
-    def __call__(self, text: str) -> str:
-        """Return the fingerprint of a result; of a long one, only the ends are masked.
+    def __call__(self, text: str, in_order: bool) -> str:
+        """Return the fingerprint of a result; one `in_order` is compared in its order, too."""
+        masked = self._mask_parts(text)
+        if self._ignores_order and not in_order:
+            masked = sort_parts(masked)
+        return self._fingerprint_text(masked)
+
+    def _mask_parts(self, text: str) -> str:
+        """Return a result with `#` for its variable parts; of a long one, only the ends are masked.
 
         Nothing is masked in a result that consists of variable parts, nor in a countdown.
         """
         if self._mask is None:
-            return self._fingerprint_text(text)
+            return text
         if "\x1b" in text or not text.isascii():
             text = self._decoration.replace(text, "")
         if len(text) <= 2 * _MAX_MASKED_CHARS:
             masked = self._mask.replace(text, "#")
             if masked != text and (not _LETTER.search(masked) or self._countdown.search(text)):
-                masked = text
-            return self._fingerprint_text(masked)
+                return text
+            return masked
         head, middle, tail = (
             text[:_MAX_MASKED_CHARS],
             text[_MAX_MASKED_CHARS:-_MAX_MASKED_CHARS],
             text[-_MAX_MASKED_CHARS:],
         )
         parts = self._mask.replace(head, "#"), middle, self._mask.replace(tail, "#")
-        return self._fingerprint_text("\0".join(parts))
+        return "\0".join(parts)
 
     def mask_echo(self, text: str, args: dict[str, Any]) -> str:
         """Return a result that found nothing, with `#` for the words of its call.
@@ -210,6 +222,19 @@ class ResultLikeness:
             if len(part) >= _MIN_ECHO_CHARS:
                 masked = masked.replace(part, "#")
         return masked
+
+
+def mask_call_words(text: str, args: dict[str, Any]) -> str:
+    """Return a result with one `#` for each run of words that its call has, too.
+
+    Return an empty string for a long result, and for one that holds no word of its call.
+    """
+    if len(text) > _MAX_ECHO_CHARS:
+        return ""
+    values = [value for value in args.values() if type(value) is str][:_MAX_ECHO_ARGS]
+    words = set(_WORD.findall(" ".join(values)[:_MAX_ECHO_CHARS].casefold()))
+    masked = _WORD.sub(lambda word: "#" if word[0].casefold() in words else word[0], text)
+    return "" if masked == text else _MASKED_WORDS.sub("#", masked).strip()
 
 
 def _drop_longer(words: set[str]) -> tuple[str, ...]:

@@ -29,6 +29,8 @@ CONTENT_MARK = "+"
 """Marks a result that says nothing against what was done before it."""
 NOTHING_MARK = "?"
 """Marks a result that found nothing, without the words of its call."""
+ECHO_MARK = "="
+"""Marks what the result of a call that does not recur holds beside the words of its call."""
 
 
 class WindowEntry(msgspec.Struct, eq=False, gc=False):
@@ -37,9 +39,9 @@ class WindowEntry(msgspec.Struct, eq=False, gc=False):
     `likeness` tells calls that are alike; `key` tells its repetitions: the likeness, unless the
     policy names another key. The fingerprints are those of `Outcome`, a failure's result prefixed
     with `!`, one flagged as not advancing with `~`; the result is None until there is one, and
-    `like_result` empty unless the call recurs or is flagged so. It begins with `CONTENT_MARK` if
-    the result is empty, or that of a call that may have changed something and matches no signature
-    of failures: tests that pass.
+    `like_result` empty unless the call recurs, its result holds words of it, or is flagged so. It
+    begins with `CONTENT_MARK` if the result is empty, or that of a call that may have changed
+    something and matches no signature of failures: tests that pass.
     `seq` numbers completions; a call in flight has the number of the last one
     before it. `is_exempt`: it failed by the harness's fault, and is not a repetition.
     `is_stale`: it succeeded and brought nothing new, so that no row of failures ends with it.
@@ -67,6 +69,12 @@ class WindowEntry(msgspec.Struct, eq=False, gc=False):
     def has_answer_of(self, other: WindowEntry) -> bool:
         """Whether two calls that may differ have both found nothing, in the same words."""
         return self.like_result == other.like_result and self.like_result.startswith(NOTHING_MARK)
+
+    @property
+    def answer(self) -> str | None:
+        """What tells its result among those of other calls; None for none."""
+        echoes = self.like_result.startswith(ECHO_MARK)
+        return self.like_result if echoes else self.result_fingerprint
 
     @property
     def is_content(self) -> bool:

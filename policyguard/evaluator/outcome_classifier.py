@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 
 from policyguard.evaluator.activation import Expression, OutcomeVariables
-from policyguard.evaluator.attempt import CONTENT_MARK, NOTHING_MARK, Attempt
+from policyguard.evaluator.attempt import CONTENT_MARK, ECHO_MARK, NOTHING_MARK, Attempt
 from policyguard.model.amounts import to_nanoseconds
 from policyguard.model.errors import ExpressionError
 from policyguard.model.event import Completed
 from policyguard.model.outcome import Outcome
 
+_ECHO = "#"
+"""A result that holds no other words than its call, without these."""
 MIN_ERROR_STATUS = 400
 """HTTP: 4xx and 5xx are errors (RFC 9110 §15)."""
 
@@ -25,8 +27,8 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
     failures (True) or successes (False). `match_envelope` returns the state that a text's mark says
     and the text without it; None for a text without a mark. `harness_keys` and `non_advancing_keys`
     are metadata keys that flag a result. `mask_echo` returns a result that found nothing, without
-    the words of its call; one has at most `nothing_chars`, and any of `nothing_words`, whatever its
-    case. `unwrap` returns an error
+    the words of its call, `mask_call_words` any short one; one that found nothing has at most
+    `nothing_chars`, and any of `nothing_words`, whatever its case. `unwrap` returns an error
     without a framework's words. Blame rules are first match. `reads_outcome`: some
     expression reads `outcome`; `reads_data`: one reads `outcome.data`.
     """
@@ -39,8 +41,9 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
     has_success_signatures: bool
     blame_rules: tuple[tuple[str, Expression, str], ...]
     result_fingerprint: Callable[[str], str]
-    find_like_result: Callable[[str], str] | None
+    find_like_result: Callable[[str, bool], str] | None
     mask_echo: Callable[[str, dict[str, Any]], str] | None
+    mask_call_words: Callable[[str, dict[str, Any]], str]
     nothing_words: tuple[str, ...]
     nothing_chars: int
     error_fingerprint: Callable[[str], str]
@@ -90,6 +93,8 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
                 like_result = self._find_like_result(echoed or text, attempt, result, failed)
                 if echoed:
                     like_result = f"{NOTHING_MARK}{like_result}"
+            elif attempt.session.has_repeated and not failed:
+                like_result = self._find_echo(text, attempt)
         if self.skips_successes and not (failed or event.meta or event.state):
             return Outcome(True, "success", event, changed, result, like_result)
         reader = attempt if self.reads_outcome else None
@@ -166,12 +171,30 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
         echoed = self.mask_echo(text, attempt.args)
         return "" if echoed and bound_plan.plan.is_state_changing(attempt) else echoed
 
+    def _find_echo(self, text: str, attempt: Attempt) -> str:
+        """Return `ECHO_MARK`, with the fingerprint of what a result holds beside its call's words.
+
+        Return nothing for a result that holds none of these, nor for any other word in that of a
+        call that only looks: it is news.
+        """
+        masked = self.mask_call_words(text, attempt.args)
+        if masked == _ECHO:
+            return ECHO_MARK
+        if not masked or not attempt.bound_plan.plan.is_state_changing(attempt):
+            return ""
+        find = self.find_like_result
+        found = self.result_fingerprint(masked) if find is None else find(masked, True)
+        return f"{ECHO_MARK}{found}"
+
     def _find_like_result(self, text: str, attempt: Attempt, result: str, failed: bool) -> str:
         """Return the fingerprint of a result with its variable parts masked.
 
         It is marked if the result says nothing against what was done before it: see `WindowEntry`.
         """
-        like_result = self.find_like_result(text) if self.find_like_result is not None else ""
+        like_result = ""
+        if self.find_like_result is not None:
+            in_order = self._is_in_order(text, attempt, failed)
+            like_result = self.find_like_result(text, in_order)
         bound_plan = attempt.bound_plan
         if failed or not bound_plan.recent_results:
             return like_result
@@ -179,6 +202,16 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
             bound_plan.plan.is_state_changing(attempt) and self.match_signature(text, True) is None
         )
         return f"{CONTENT_MARK}{like_result or result}" if is_content else like_result
+
+    def _is_in_order(self, text: str, attempt: Attempt, failed: bool) -> bool:
+        """Whether the order of a result's lines may be what changed: a list that is being sorted.
+
+        That takes a change of state since the call was made before. A failure sorts nothing.
+        """
+        recent_results = attempt.bound_plan.recent_results
+        if failed or not any(results.has_changed_since(attempt) for results in recent_results):
+            return False
+        return self.match_signature(text, True) is None
 
     def _classify_cancelled(self, event: Completed, attempt: Attempt | None) -> Outcome:
         """Return the outcome of a call that was stopped from outside: nothing can be read in it."""

@@ -32,7 +32,8 @@ class SessionState:
     limits count in the session, `turn_trackers` in the turn. `in_flight` are admitted calls without
     a result, `timed_out` those whose time is over and that still run, `given_up` those that were
     taken for unreported, and `reduced` older ones without their arguments: a late result finds them
-    there, unless there were too many (`has_forgotten_calls`). `refused_attempts` count the turn's
+    there, unless there were too many (`has_forgotten_calls`). It `has_repeated` if a call was made
+    again, so that what others echo matters. `refused_attempts` count the turn's
     refusals, by limit. `active_limits` are those that may refuse a call for what others returned,
     `open_streaks` those that count a success until then, each with whether it counts per turn.
     `usage_keys` and `turn_usage_keys` are the budgets and keys that end with the session and turn,
@@ -62,6 +63,7 @@ class SessionState:
         "given_up",
         "halt_entry",
         "has_forgotten_calls",
+        "has_repeated",
         "id",
         "in_flight",
         "last_results",
@@ -124,6 +126,7 @@ class SessionState:
         self.given_up: dict[str, Attempt] = {}
         self.reduced: dict[str, Attempt] = {}
         self.has_forgotten_calls = False
+        self.has_repeated = False
         self.successes = 0
         self.refused_attempts: dict[str, RefusedAttempts] = {}
         self.bans = Bans(max_entries)

@@ -181,9 +181,10 @@ class Completed(_Event, frozen=True, tag="completed"):
     are seconds, `cost` is in the currency of the budgets, `status` is HTTP's, `score` measures
     progress. `state` is `pending`, `cancelled` or empty; `ok` of a cancelled call is None.
     `like_result` is the fingerprint of the result with its variable parts masked, if the call
-    recurs. `marks` are those that it has set. `advancing` and `harness_flagged` come from the
-    metadata (see `Outcome`). `timeout_by` is the entry whose time limit the call exceeded, if it
-    did; if it was `still_running` then, a `CallEnded` follows. `fired` are the result rules that
+    recurs; of another call, once one has recurred, what it holds beside the words of its call.
+    `marks` are those that it has set. `advancing` and `harness_flagged` come from the metadata (see
+    `Outcome`). `timeout_by` is the entry whose time limit the call exceeded, if it did; if it was
+    `still_running` then, a `CallEnded` follows. `fired` are the result rules that
     acted; if they `edited` text, error or metadata, the fingerprints are still those of the result
     as the tool returned it. `halted_by` is the one among them that stopped the session.
     """

@@ -74,7 +74,7 @@ class RepeatLimit(Limit, frozen=True, kw_only=True):
 
     `key` (CEL), if given, defines what *same* means, else `same` does. With `by` each tool has a
     window of its own. With `despite_changes` the calls count on although something was changed in
-    between.
+    between; then none is refused before `without_news` calls in a row have brought nothing new.
     """
 
     max: int
@@ -83,6 +83,7 @@ class RepeatLimit(Limit, frozen=True, kw_only=True):
     key: str | None = None
     by: Literal["tool"] | None = None
     despite_changes: bool
+    without_news: int
     count: Literal["session", "tree"]
 
 

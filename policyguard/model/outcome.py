@@ -23,7 +23,7 @@ class Outcome(msgspec.Struct, frozen=True):
     the mark of its state; None where the policy has no `outcomes.envelope`. `advancing` is False
     where the tool flags its result as bringing nothing new, `harness_flagged` True where the host
     flags it as the harness's fault. The fingerprints are keyed; that of the error masks numbers,
-    paths, hashes and times, `like_result` what `classify.likeness` says, if the call recurs.
+    paths, hashes and times, `like_result` what `classify.likeness` says (see `Completed`).
     """
 
     ok: bool

@@ -165,11 +165,13 @@ class LikeResults(PolicyStruct, frozen=True, kw_only=True):
     """When two results are alike: `ignore` names fields of JSON, `mask` kinds of variable parts.
 
     `nothing` is what results say that found nothing: in these the words of the call are masked too.
+    With `order` ignored, two that hold the same lines are alike.
     """
 
     ignore: tuple[str, ...] = ()
     mask: tuple[Mask, ...] = ()
     nothing: tuple[str, ...] = ()
+    order: Literal["kept", "ignored"]
 
 
 class Likeness(PolicyStruct, frozen=True, kw_only=True):
@@ -182,7 +184,7 @@ class Likeness(PolicyStruct, frozen=True, kw_only=True):
     ignore: tuple[str, ...] = ()
     fold: tuple[str, ...] = ()
     commands: bool
-    results: LikeResults = LikeResults()
+    results: LikeResults
 
 
 class Classify(PolicyStruct, frozen=True, kw_only=True):

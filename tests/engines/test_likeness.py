@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policyguard.engines.likeness import CallLikeness, ResultLikeness, normalize_command
+from policyguard.engines.likeness import (
+    CallLikeness,
+    ResultLikeness,
+    mask_call_words,
+    normalize_command,
+)
 
 
 def _likeness(query: Any) -> str:
@@ -58,7 +63,11 @@ def test_commands_without_what_makes_no_difference(command: Any, normalized: Any
 
 def _mask_echo(text: str, **args: Any) -> str:
     likeness = ResultLikeness(
-        str, mask=(), ignore=(), nothing=("No match", '"results": []', "0 rows")
+        str,
+        mask=(),
+        ignore=(),
+        nothing=("No match", '"results": []', "0 rows"),
+        ignores_order=False,
     )
     return likeness.mask_echo(text, args)
 
@@ -85,3 +94,78 @@ def test_words_are_masked_only_where_nothing_was_found(text: str) -> None:
     found_nothing = "0rows" in text.replace(" ", "")
     assert bool(masked) == found_nothing
     assert "lamp" not in masked
+
+
+def _fingerprint(text: str, *, in_order: bool = False) -> str:
+    likeness = ResultLikeness(
+        str, mask=("times",), ignore=("took",), nothing=(), ignores_order=True
+    )
+    return likeness(text, in_order)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a\nb\nc", "c\na\nb"),
+        ("a\r\nb", "b\r\na"),
+        ("{'a', 'b'}", "{'b', 'a'}"),
+        ('["a", "b"]', '["b","a"]'),
+        ('{"n": [[2, 1], [3]], "m": 1}', '{"m": 1, "n": [[3], [1, 2]]}'),
+        ('[\n  "a",\n  "b"\n]', '[\n  "b",\n  "a"\n]'),
+        ("12:30 a\n12:31 b", "14:00 b\n15:00 a"),
+        ('{"took": 7, "l": ["a", "b"]}', '{"took": 12, "l": ["b", "a"]}'),
+    ],
+)
+def test_the_order_of_parts_makes_no_difference(one: str, other: str) -> None:
+    assert _fingerprint(one) == _fingerprint(other)
+    assert _fingerprint(one, in_order=True) != _fingerprint(other, in_order=True)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a\nb\nb", "a\na\nb"),
+        ("a\nb", "a\nb\nb"),
+        ("a b", "b a"),
+        ("move a, then b", "move b, then a"),
+        ("1,open\n2,shut", "1,shut\n2,open"),
+        (
+            '[{"id": 1, "up": true}, {"id": 2, "up": false}]',
+            '[{"id": 1, "up": false}, {"id": 2, "up": true}]',
+        ),
+        ('{"a": 1, "b": 2}', '{"a": 2, "b": 1}'),
+        ("[1, 2", "[1, 3"),
+        ("x" * 65535 + "\na", "a\n" + "x" * 65535),
+    ],
+)
+def test_other_parts_and_what_holds_them_together_do(one: str, other: str) -> None:
+    assert _fingerprint(one) != _fingerprint(other)
+
+
+def test_deep_json_is_compared_as_text() -> None:
+    deep = "[" * 5000 + "]" * 5000
+    assert _fingerprint(deep) == _fingerprint(deep)
+
+
+def test_a_broken_character_is_no_error() -> None:
+    assert _fingerprint('["\ud800", "a"]') == _fingerprint('["a", "\ud800"]')
+
+
+def test_the_order_counts_unless_it_is_ignored() -> None:
+    likeness = ResultLikeness(str, mask=(), ignore=(), nothing=(), ignores_order=False)
+    assert likeness("a\nb", False) != likeness("b\na", False)
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("try 3: Lamp\n", "#"),
+        ("The file notes/lamp.md has been written.", "The file #.md has been written."),
+        ("lamp 3 of 9", "# of 9"),
+        ("nothing of it", ""),
+        ("", ""),
+        ("lamp " * 300, ""),
+    ],
+)
+def test_words_of_the_call_are_masked(text: str, masked: str) -> None:
+    assert mask_call_words(text, {"command": "echo try 3: lamp > notes", "n": 9}) == masked

@@ -28,7 +28,7 @@ from policyguard.compiler.build.outcome_matchers import (
 from policyguard.compiler.build.plans import PlanBuilder
 from policyguard.compiler.build.tag_types import build_tag_checker, build_tag_converter
 from policyguard.engines.fingerprint import Fingerprinter
-from policyguard.engines.likeness import CallLikeness, ResultLikeness
+from policyguard.engines.likeness import CallLikeness, ResultLikeness, mask_call_words
 from policyguard.evaluator.activation import ActivationContext
 from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.outcome_classifier import OutcomeClassifier
@@ -143,13 +143,15 @@ def _find_likeness(
 
 def _result_likeness(policy: Policy, fingerprinter: Fingerprinter) -> ResultLikeness | None:
     likeness = policy.classify.likeness.results
-    if not (likeness.ignore or likeness.mask or likeness.nothing):
+    ignores_order = likeness.order == "ignored"
+    if not (likeness.ignore or likeness.mask or likeness.nothing or ignores_order):
         return None
     return ResultLikeness(
         fingerprinter.fingerprint_text,
         mask=likeness.mask,
         ignore=likeness.ignore,
         nothing=likeness.nothing,
+        ignores_order=ignores_order,
     )
 
 
@@ -219,6 +221,7 @@ def _outcome_classifier(
         else None,
         find_like_result=result_likeness,
         mask_echo=result_likeness.mask_echo if result_likeness is not None else None,
+        mask_call_words=mask_call_words,
         nothing_words=result_likeness.nothing_words if result_likeness is not None else (),
         nothing_chars=result_likeness.nothing_chars if result_likeness is not None else 0,
         error_fingerprint=ErrorNormalizer(fingerprinter).fingerprint,

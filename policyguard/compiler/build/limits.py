@@ -101,7 +101,9 @@ class LimitBuilder:
             return SameResultChecker(**settings, max=entry.max, window=1)
         window = self._policy.bounds.window_entries if entry.window == "all" else entry.window
         if entry.despite_changes and entry.by is None:
-            return UnchangedChecker(**settings, max=entry.max, window=window)
+            return UnchangedChecker(
+                **settings, max=entry.max, window=window, without_news=entry.without_news
+            )
         path = limit_path(self._policy.limits[level], level, "repeat", index)
         expression = self._expressions.get(*path, "key")
         key: Callable[[Attempt], str] | None = None

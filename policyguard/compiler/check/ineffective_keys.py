@@ -75,6 +75,9 @@ def _find_ineffective_keys(policy: Policy) -> Iterator[tuple[Path, str, str | No
 
 def _find_ineffective_limit_keys(limit: Limit) -> Iterator[tuple[str, str]]:
     if isinstance(limit, RepeatLimit):
+        if limit.without_news and (limit.by or not limit.despite_changes):
+            message = "`without_news` applies to `despite_changes: true` without `by`"
+            yield "without_news", message
         same = "key" if limit.key is not None else f"same: {limit.same}"
         by_result = {"same: call_and_result"} | ({"same: call_and_error"} if limit.by else set())
         if limit.same == "result":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from policyguard.evaluator.attempt import Attempt, WindowEntry
+from policyguard.evaluator.attempt import ECHO_MARK, Attempt, WindowEntry
 
 TRACKER_ID = "recent_results"
 """All limits on recent results share one tracker, in a session or turn."""
@@ -21,7 +21,9 @@ class RecentResults(msgspec.Struct, eq=False):
     another call has returned something else than before; tests that pass each time do not count.
     `tools` holds the latest result of each tool since something else was new, `tool_rows` how often
     in a row it has come, if more than once. `stale_count` is how many calls in a row have returned
-    what they had returned before.
+    what they had returned before. `known_answers` holds the latest `window` results of whichever
+    calls, once a call has been made again, `known_count` how many calls in a row have returned one
+    of these.
     """
 
     window: int
@@ -30,10 +32,19 @@ class RecentResults(msgspec.Struct, eq=False):
     tools: dict[str, WindowEntry] = msgspec.field(default_factory=dict)
     tool_rows: dict[str, int] = msgspec.field(default_factory=dict)
     stale_count: int = 0
+    known_answers: dict[str, None] | None = None
+    known_count: int = 0
 
     def latest_news(self) -> int:
         """Return the number of the latest success that brought something new; 0 for none."""
         return max((entry.seq for entry in self.tools.values() if not entry.is_stale), default=0)
+
+    def has_changed_since(self, attempt: Attempt) -> bool:
+        """Whether another call has changed something since one like this was made before."""
+        known = self.calls.get(attempt.likeness)
+        last = known[-1] if isinstance(known, list) else known
+        changes = attempt.session.state_changes
+        return last is not None and changes.last_change_except(attempt.likeness) > last.seq
 
     def note(self, attempt: Attempt, entry: WindowEntry, succeeded: bool, /) -> None:
         """Note a result that is not pending, nor a failure of the harness."""
@@ -41,8 +52,9 @@ class RecentResults(msgspec.Struct, eq=False):
         if likeness in calls:
             self._note_again(attempt, entry, succeeded)
         else:
-            if self.stale_count:
+            if self.known_answers is not None:
                 self.stale_count = 0
+                self._note_answer(entry, is_known=False)
             calls[likeness] = entry
             if len(calls) > self.window:
                 for oldest in calls:  # noqa: B007 - the first; faster than `next(iter(calls))`
@@ -80,6 +92,9 @@ class RecentResults(msgspec.Struct, eq=False):
         changed sees just that: a test that fails as before still does.
         """
         likeness = entry.likeness
+        if self.known_answers is None:
+            self.known_answers = dict.fromkeys(self._list_results())
+            attempt.session.has_repeated = True
         known = self.calls.pop(likeness)
         entries = known if isinstance(known, list) else [known]
         if entry.has_result_of(entries[-1]):
@@ -90,6 +105,7 @@ class RecentResults(msgspec.Struct, eq=False):
         else:
             self._forget_unchanged_successes()
         same = next((one for one in entries if entry.has_result_of(one)), None)
+        self._note_answer(entry, is_known=same is not None)
         if same is None:
             self.stale_count = 0
         else:
@@ -98,6 +114,28 @@ class RecentResults(msgspec.Struct, eq=False):
             entries.remove(same)
         entries.append(entry)
         self.calls[likeness] = entries[-_MAX_RESULTS:] if len(entries) > 1 else entry
+
+    def _note_answer(self, entry: WindowEntry, *, is_known: bool) -> None:
+        """Note whether a result is one that some call has returned lately."""
+        answer, answers = entry.answer, self.known_answers
+        if answer is None or answers is None:
+            return
+        if answer == ECHO_MARK or answer in answers or entry.result_fingerprint in answers:
+            is_known = True
+        self.known_count = self.known_count + 1 if is_known else 0
+        answers.pop(answer, None)
+        answers[answer] = None
+        if len(answers) > self.window:
+            del answers[next(iter(answers))]
+
+    def _list_results(self) -> list[str]:
+        """Return the results of the recent calls, the latest last."""
+        return [
+            entry.result_fingerprint
+            for known in self.calls.values()
+            for entry in (known if isinstance(known, list) else [known])
+            if entry.result_fingerprint is not None
+        ]
 
     def _forget_unchanged_successes(self) -> None:
         """Begin anew to count how often calls that succeed have returned the same."""

@@ -98,12 +98,21 @@ class StaleChecker(RecentResultsChecker, eq=False, kw_only=True):
 
 
 class UnchangedChecker(RecentResultsChecker, eq=False, kw_only=True):
-    """Refuses a call that has returned the same `max` times in a row, changes in between or not."""
+    """Refuses a call that has returned the same `max` times in a row, changes in between or not.
+
+    Before `without_news` calls in a row have returned what some call had returned before, it only
+    advises.
+    """
+
+    without_news: int
 
     def count(self, tracker: RecentResults, attempt: Attempt) -> int | None:
         """Return how often the call has stayed the same."""
         likeness = attempt.likeness
-        return tracker.unchanged.get(likeness, 1) if likeness in tracker.calls else None
+        if likeness not in tracker.calls:
+            return None
+        count = tracker.unchanged.get(likeness, 1)
+        return count if tracker.known_count >= self.without_news else min(count, self.max - 1)
 
     def describe(self, count: int) -> tuple[str, str, str]:
         """Return the texts of a violation."""

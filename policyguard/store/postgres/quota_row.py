@@ -8,8 +8,8 @@ from policyguard.store.postgres.database import Database
 from policyguard.store.postgres.quota_handle import PostgresQuota, elapsed
 from policyguard.store.quota.stored_usage import decode_usage, encode_usage
 
-_PARTS_OF_LIMIT = 80
-"""A lease is at most this part of the limit: four holders that die lose 5 %."""
+_PARTS_OF_LIMIT = 20
+"""All leases together are at most this part of the limit, so that however many die lose 5 %."""
 _USAGE = "SELECT usage FROM quotas WHERE budget = %s AND key = %s"
 
 
@@ -24,6 +24,7 @@ class QuotaRow:
         self.usage = BudgetUsage()
         self.is_new = True
         self.others: list[int] = []
+        self.has_own_lease = False
         self.granted = 0
         self._changed = False
 
@@ -47,14 +48,16 @@ class QuotaRow:
             "WHERE budget = %s AND key = %s",
             names,
         )
-        gone = [id_ for id_, _, is_over in leases if is_over or (lock and id_ == self.quota.lease)]
+        gone = [id_ for id_, _, is_over in leases if is_over or id_ == self.quota.lease]
         for id_, amount, is_over in leases:
-            if id_ == self.quota.lease and lock and not is_over:
-                self._settle_own()
-            elif is_over and not self.spec.counts_slots:
-                self._charge(int(amount), self._at)
-            elif not is_over and id_ != self.quota.lease:
+            if id_ == self.quota.lease:  # whose use is known, and while it is there not counted
+                self.has_own_lease = True
+                if lock:
+                    self._settle_own()
+            elif not is_over:
                 self.others.append(int(amount))
+            elif not self.spec.counts_slots:
+                self._charge(int(amount), self._at)
         if lock and gone:
             database.execute("DELETE FROM leases WHERE id = ANY(%s)", (gone,))
         within = self.spec.within
@@ -75,6 +78,10 @@ class QuotaRow:
         limit = self.spec.limit + self.usage.granted + self.granted
         used = self.usage.used_at(self._at, self.spec.within)
         return limit - used - sum(self.others) - self.quota.reserved
+
+    def has_room(self, amount: int) -> bool:
+        """Return whether `amount` may be charged."""
+        return not amount or self.free() >= amount
 
     def charge(self, amount: int) -> None:
         """Count an amount that there is room for."""
@@ -100,7 +107,8 @@ class QuotaRow:
             pace = quota.drawn_amount / max(now - quota.asked_at, 1e-3) if quota.asked_at else 0.0
             most = max(8 * amount, int(pace * self._term / 2))
             holders = len(self.others) + 1
-            extra = min(free // (2 * holders), most, self.spec.limit // _PARTS_OF_LIMIT)
+            leasable = self.spec.limit // _PARTS_OF_LIMIT - sum(self.others)
+            extra = min(free // (2 * holders), most, leasable // 2)
             extra -= extra % amount
         leased = quota.reserved + max(0, extra)
         self.save()

@@ -2,10 +2,11 @@
 
 A holder draws from its lease in memory. A lease that has run out counts *in full*: what its holder
 still draws, however late, is paid for already. So no host need ask whether another still lives. The
-holder's own term begins before it asks, and ends by a clock that goes on while a machine sleeps.
+holder's own term begins before it asks, and ends by a clock that goes on while a machine sleeps. A
+holder that lives returns what it has not used before its term ends.
 
-What a dead holder takes with it is bounded: a lease is at most a part of what is left, of the
-limit, and of what its holder uses in half a term.
+What dead holders take with them is bounded: a lease is at most a part of what is left, of what
+leases may hold of the limit together, and of what its holder uses in half a term.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from policyguard.engines.operating_system import after_fork_in_child
 from policyguard.evaluator.budgets.usage import BudgetUsage
@@ -25,7 +27,7 @@ from policyguard.store.quota.protocol import Quota, QuotaKey, QuotaSpec
 _MARGIN = 0.05
 """The part of its term by which a holder stops earlier."""
 _RENEWALS = 3
-"""How often in a term a lease that holds reservations is renewed."""
+"""How often in a term reservations are renewed and old leases returned."""
 
 
 class PostgresQuotas:
@@ -57,22 +59,22 @@ class PostgresQuotas:
 
     def _charge_all(self, amounts: dict[PostgresQuota, int], at: int | None) -> bool:
         asked_at = elapsed()
-        with self._lock, self._exchange(amounts, at) as rows:
-            charged = all(
-                row.has_key_room() and (not amounts[row.quota] or row.free() >= amounts[row.quota])
-                for row in rows
-            )
-            seen = [(row, row.total()) for row in rows]
-            leases = {}
-            for row in rows:
-                if charged:
-                    row.charge(amounts[row.quota])
-                if charged or not row.is_new:
-                    leases[row.quota] = row.take_lease(amounts[row.quota])
-        for row, total in seen:
-            self._adopt(row, leases.get(row.quota, (0, 0)), asked_at)
-            row.quota.usage = total
-        return charged
+        with self._lock:
+            with self._exchange(amounts, at) as rows:
+                charged = all(
+                    row.has_key_room() and row.has_room(amounts[row.quota]) for row in rows
+                )
+                seen = [(row, row.total()) for row in rows]
+                leases = {}
+                for row in rows:
+                    if charged:
+                        row.charge(amounts[row.quota])
+                    if charged or not row.is_new:
+                        leases[row.quota] = row.take_lease(amounts[row.quota])
+            for row, total in seen:
+                self._adopt(row, leases.get(row.quota, (0, 0)), asked_at)
+                row.quota.usage = total
+            return charged
 
     def charge(self, quota: PostgresQuota, amount: int, at: int | None) -> None:
         """Count in the database what no lease covers."""
@@ -84,23 +86,24 @@ class PostgresQuotas:
 
     def _write(self, quotas: Iterable[PostgresQuota], at: int | None, amount: int) -> None:
         asked_at = elapsed()
-        with self._lock, self._exchange(quotas, at) as rows:
+        with self._lock:
             leases = []
-            for row in rows:
-                row.add(amount)
-                leases.append(row.take_lease(max(0, amount)))
-        for row, lease in zip(rows, leases, strict=True):
-            self._adopt(row, lease, asked_at)
+            with self._exchange(quotas, at) as rows:
+                for row in rows:
+                    row.add(amount)
+                    leases.append(row.take_lease(max(0, amount)))
+            for row, lease in zip(rows, leases, strict=True):
+                self._adopt(row, lease, asked_at)
 
-    def _keep_reservations(self) -> None:
-        """Renew leases with reservations until the store is closed."""
-        while not self._ended.wait(self.term / _RENEWALS):
-            held = [quota for quota in [*self._opened] if quota.reserved]
-            try:
-                if held:
-                    self._write(held, None, 0)
-            except StoreError:
-                continue  # the next call that is decided says so
+    def return_aging(self) -> None:
+        """Return what is left of old leases before it counts, and renew what is reserved.
+
+        Raises `StoreError`.
+        """
+        latest = elapsed() + self.term / 2
+        for quota in [*self._opened]:
+            if quota.reserved or (quota.lease and quota.until < latest):
+                self._write([quota], None, 0)
 
     def _exchange(self, quotas: Iterable[PostgresQuota], at: int | None) -> _Exchange:
         return _Exchange(self, quotas, at)
@@ -113,25 +116,29 @@ class PostgresQuotas:
         quota.asked_at = asked_at
         quota.until = asked_at + self.term * (1 - _MARGIN)
         quota.granted = row.granted
-        if quota.reserved and self._renewing is None:
+        if quota.lease and self._renewing is None:
             self._renewing = threading.Thread(
-                target=self._keep_reservations, name="policyguard-leases", daemon=True
+                target=_return_aging,
+                args=(weakref.ref(self), self._ended, self.term / _RENEWALS),
+                name="policyguard-leases",
+                daemon=True,
             )
             self._renewing.start()
 
     def refresh(self, quotas: Sequence[Quota], at: int | None, *, settle: bool = False) -> None:
         for quota in map(_own, quotas):
             row = QuotaRow(self._database, quota, at, self.term)
-            with self._database.transaction():
-                row.read(lock=False)
-                has_room = row.has_key_room()
-            total = row.total()
-            for amount, drawn_at in [*quota.drawn] if elapsed() < quota.until else ():
-                total.charge(amount, drawn_at, quota.spec.within, quota.spec.max_charges)
-            quota.usage = total
-            quota.granted = row.granted
-            if has_room:
-                quota.keys_when_full = 0
+            with self._lock:
+                with self._database.transaction():
+                    row.read(lock=False)
+                    has_room = row.has_key_room()
+                total = row.total()
+                for amount, drawn_at in [*quota.drawn] if row.has_own_lease else ():
+                    total.charge(amount, drawn_at, quota.spec.within, quota.spec.max_charges)
+                quota.usage = total
+                quota.granted = row.granted
+                if has_room:
+                    quota.keys_when_full = 0
 
     def settle(self, key: QuotaKey, spec: QuotaSpec, at: int) -> None:
         """Count the leases of a quota that have run out, in full, and end them."""
@@ -213,6 +220,19 @@ def _own(quota: Quota) -> PostgresQuota:
     if not isinstance(quota, PostgresQuota):
         raise TypeError("the quota belongs to another kind of store")
     return quota
+
+
+def _return_aging(
+    quotas_of: weakref.ref[PostgresQuotas], ended: threading.Event, interval: float
+) -> None:
+    """Look at the leases until the store is closed or forgotten."""
+    while not ended.wait(interval):
+        quotas = quotas_of()
+        if quotas is None:
+            return
+        with suppress(StoreError):  # the next call that is decided says so
+            quotas.return_aging()
+        del quotas
 
 
 _instances: list[weakref.ref[PostgresQuotas]] = []

@@ -24,7 +24,8 @@ from policyguard.journal.retention import prune
 from policyguard.journal.retention_terms import Retention
 from policyguard.journal.shipping import ship
 from policyguard.journal.show import format_line, format_session, is_event, read_lines
-from policyguard.journal.verify import StoreState, VerifyResult, verify
+from policyguard.journal.store_state import StoreState
+from policyguard.journal.verify import VerifyResult, verify
 from policyguard.report.escape import for_terminal, json_document
 from policyguard.store.errors import StoreError
 from policyguard.store.json_lines import MAX_LINE_BYTES

@@ -15,13 +15,14 @@ from pathlib import Path
 import msgspec
 
 from policyguard.engines.operating_system import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK
-from policyguard.journal.chain import ChainPosition, Hasher, decode_time, parse_link
+from policyguard.journal.chain import ChainPosition, Hasher, decode_time
 from policyguard.journal.errors import AlteredError, JournalError
 from policyguard.journal.folder import SUFFIX, file_name, is_journal_name
 from policyguard.journal.handover import lacks_lines, place_of
 from policyguard.journal.journal_file import has_all_anchors
+from policyguard.journal.left_over import find_pruning
 from policyguard.journal.recovery import require_anchored, require_regular
-from policyguard.journal.retention_terms import Retention, make_note
+from policyguard.journal.retention_terms import Retention, delete_anchor
 from policyguard.journal.set_aside import prune_set_aside
 from policyguard.journal.stored_copies import prune_copies
 from policyguard.journal.whole_journal import follow_journal
@@ -122,7 +123,7 @@ def prune(
             break
         path, anchor = folder / candidate.name, by_name.get(candidate.name)
         if _went_elsewhere(path, anchor, anchors):
-            if not _was_pruned(path, anchors):
+            if find_pruning(path, anchors) is None:
                 continue
             anchor = None  # of the session that began anew elsewhere
         try:
@@ -155,19 +156,6 @@ def _went_elsewhere(path: Path, anchor: Anchor | None, anchors: AnchorStore) -> 
         and isinstance(anchors, SharedAnchorStore)
         and anchors.last_place(anchor.session) not in ("", place_of(path.parent))
         and lacks_lines(path, anchor)
-    )
-
-
-def _was_pruned(path: Path, anchors: AnchorStore) -> bool:
-    """Whether a file is of a journal that another host has deleted as it was due."""
-    try:
-        with path.open("rb") as file:
-            link = parse_link(file.readline()[:-1])
-    except OSError:
-        return False
-    notes = (note for note in anchors.notes() if isinstance(note, Pruned))
-    return link is not None and any(
-        note.chain == link.chain and file_name(note.session) == path.name for note in notes
     )
 
 
@@ -249,7 +237,7 @@ def _delete(
     lock_session: Callable[[str], SessionLock],
 ) -> bool:
     """Delete a journal, unless its session is open, or has gone on since it was verified."""
-    path, end = due.path, due.end
+    path = due.path
     try:
         with lock_session(due.session):
             descriptor = os.open(path, os.O_RDWR | O_CLOEXEC | O_NOFOLLOW)
@@ -257,11 +245,10 @@ def _delete(
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _version(os.fstat(descriptor)) != _version(due.status):
                     return False
-                if due.anchor is not None:
-                    if anchors.get(due.session) != due.anchor:
-                        return False
-                    anchors.add_note(make_note(due.session, end, now, retention, anchors))
-                    anchors.delete(due.session)
+                if due.anchor is not None and not delete_anchor(
+                    anchors, due.anchor, due.end, now, retention
+                ):
+                    return False
                 path.unlink()
             finally:
                 os.close(descriptor)

@@ -14,7 +14,7 @@ from policyguard.journal.chain import Hasher
 from policyguard.journal.errors import JournalError
 from policyguard.journal.folder import file_name
 from policyguard.journal.handover import lacks_lines, read_lines
-from policyguard.journal.retention_terms import Retention, make_note
+from policyguard.journal.retention_terms import Retention, delete_anchor
 from policyguard.journal.whole_journal import follow_journal
 from policyguard.store.errors import SessionBusyError
 from policyguard.store.protocol import Anchor, SessionLock, SharedAnchorStore
@@ -68,10 +68,6 @@ def _delete_copy(
         return False
     try:
         with lock_session(anchor.session):
-            if anchors.get(anchor.session) != anchor:
-                return False
-            anchors.add_note(make_note(anchor.session, end, now, retention, anchors))
-            anchors.delete(anchor.session)
+            return delete_anchor(anchors, anchor, end, now, retention)
     except SessionBusyError:
         return False
-    return True

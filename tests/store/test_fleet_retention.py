@@ -197,3 +197,34 @@ def test_numbers_of_openings_never_restart(hosts: tuple[Host, Host]) -> None:
         wait_for(lambda: session.closed)
         assert not session.check("look")
     assert not check(one.address, one, two).has_failed
+
+
+def test_a_session_that_was_pruned_begins_anew_where_its_file_is_behind(
+    hosts: tuple[Host, Host],
+) -> None:
+    one, two = hosts
+    one.call("look", "read")
+    two.call("look", "read", "look")
+    assert not one.call("read")[0], "its budget is used up"
+    behind = one.file().read_bytes()
+    two.call("read")
+    prune_host(two)
+    one.file().write_bytes(behind)
+    (finding, _) = check(one.address, one).findings
+    assert finding.code == "journal/no-anchor"
+    assert "of a journal that was pruned: none of" in finding.message
+    first, *others = one.call(*["look"] * 5)
+    assert [*map(bool, (first, *others))] == [True] * 4 + [False]
+    assert first.errors[0].id == "journal/pruned"
+    (aside,) = one.journals.glob("*.aside")
+    assert aside.read_bytes() == behind
+    assert not check(one.address, one, two).has_failed
+    assert aside in prune_host(one).deleted
+
+
+def test_a_session_that_was_pruned_goes_on_where_it_ended(hosts: tuple[Host, Host]) -> None:
+    one, two = hosts
+    one.call("look", "read", "look")
+    prune_host(two)
+    assert [*map(bool, one.call("look", "read"))] == [True, False]
+    assert not [*one.journals.glob("*.aside")]

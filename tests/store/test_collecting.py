@@ -38,12 +38,6 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep journals of databases out of the user's state: a later server may have the same port."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 @pytest.fixture(params=["file", "database"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "file":

@@ -49,12 +49,6 @@ def policy(tmp_path: Path) -> str:
     return str(path)
 
 
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep journals of databases out of the user's state: a later server may have the same port."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 @pytest.fixture(params=["file", "database"])
 def other(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A new store in another place."""

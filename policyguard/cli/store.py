@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -13,6 +13,7 @@ from policyguard.cli.terminal import reports_errors, usage_error
 from policyguard.guard.budgets.quota_names import guess_spec, parse_quota_name
 from policyguard.journal.copying import CopiedJournals, copy_journals, read_journals
 from policyguard.journal.errors import JournalError
+from policyguard.model.amounts import format_duration
 from policyguard.report.escape import for_terminal, json_document
 from policyguard.store.collecting import collect, find_garbage
 from policyguard.store.copying import JournalPiece, copy_store
@@ -119,9 +120,19 @@ def gc_command(store: str | Path, *, dry_run: bool) -> None:
         garbage = collect(opened, _spec_of, now)
         opened.close()
     click.echo("would go:" if dry_run else "gone:")
-    click.echo(f"  {'grants':12} {len(garbage.grants):,} expired")
-    click.echo(f"  {'budgets':12} {len(garbage.budgets):,} whose windows are over")
+    expired = _describe_first([grant.expires_at for grant in garbage.grants], now)
+    click.echo(f"  {'grants':12} {len(garbage.grants):,} expired{expired}")
+    over = _describe_first([one.until for one in garbage.budgets if one.until is not None], now)
+    click.echo(f"  {'budgets':12} {len(garbage.budgets):,} whose windows are over{over}")
     click.echo(f"  {'leases':12} {garbage.leases:,} of guards that died")
+
+
+def _describe_first(ends: Sequence[int], now: int) -> str:
+    """Return how long before `now` the first of some times (ns) was; nothing without one."""
+    if not ends:
+        return ""
+    seconds = (now - min(ends)) // 10**9
+    return f", the first {format_duration(seconds * 10**9)} ago"
 
 
 def _spec_of(key: QuotaKey) -> QuotaSpec:

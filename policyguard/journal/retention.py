@@ -95,13 +95,15 @@ def prune(
     hasher: Hasher,
     lock_session: Callable[[str], SessionLock],
     should_stop: Callable[[], bool] = lambda: False,
+    dry_run: bool = False,
 ) -> PruneResult:
     """Delete the journals whose last event was `before` a time (ns), and those in excess.
 
     None is deleted whose session is open (`lock_session`), or that does not verify. The note comes
     first, then the anchor goes, then the file: a process that dies in between leaves a file without
     an anchor, not an anchor without a file, which would look like theft. It ends early between two
-    files if it `should_stop`. Raises `JournalError`, `StoreError`.
+    files if it `should_stop`. With `dry_run` nothing is deleted, and whether a session is open is
+    not looked at: asking for its lock is a write. Raises `JournalError`, `StoreError`.
     """
     try:
         names = [entry.name for entry in os.scandir(folder) if entry.name.endswith(SUFFIX)]
@@ -128,7 +130,7 @@ def prune(
             anchor = None  # of the session that began anew elsewhere
         try:
             due = _find_due(path, anchors, anchor, None if in_excess else before, hasher)
-            if due is not None and _delete(due, anchors, retention, now, lock_session):
+            if due is not None and (dry_run or _delete(due, anchors, retention, now, lock_session)):
                 deleted.append(path)
                 total -= 1
         except JournalError as error:
@@ -136,8 +138,10 @@ def prune(
             total -= 1  # it pushes out no other
     if before is not None and isinstance(anchors, SharedAnchorStore):
         for results in (
-            prune_copies(folder, anchors, retention, now, before, hasher, lock_session),
-            prune_set_aside(folder, before, hasher),
+            prune_copies(
+                folder, anchors, retention, now, before, hasher, lock_session, dry_run=dry_run
+            ),
+            prune_set_aside(folder, before, hasher, dry_run=dry_run),
         ):
             for result in results:
                 if isinstance(result, JournalError):

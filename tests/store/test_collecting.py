@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -76,7 +77,10 @@ def test_what_counts_no_more_goes(store: str, policy: str) -> None:
     nothing = {"grants": 0, "budgets": 0, "leases": 0}
     due = {"grants": 1, "budgets": 1, "leases": 0}
     assert _counts(_run("store", "gc", "--dry-run", "--store", store)) == due
-    assert _counts(_run("store", "gc", "--store", store)) == due
+    output = _run("store", "gc", "--store", store)
+    assert _counts(output) == due
+    for line in ("1 expired, the first ", "1 whose windows are over, the first "):
+        assert re.search(rf"{line}\d+s ago\n", output), output
     assert _counts(_run("store", "gc", "--store", store)) == nothing
     opened = open_named_store(store, caps=None)
     assert len(opened.grants.list()) == 1

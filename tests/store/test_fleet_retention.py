@@ -33,7 +33,7 @@ import psycopg.sql
 FUTURE = 4_000_000_000 * 10**9
 
 
-def prune_host(host: Host, before: int = FUTURE) -> PruneResult:
+def prune_host(host: Host, before: int = FUTURE, *, dry_run: bool = False) -> PruneResult:
     host.journals.mkdir(exist_ok=True)
     store = PostgresStore(host.address, caps=None)
     retention = Retention(
@@ -48,6 +48,7 @@ def prune_host(host: Host, before: int = FUTURE) -> PruneResult:
             before=before,
             hasher=Hasher(None),
             lock_session=store.lock_session,
+            dry_run=dry_run,
         )
     finally:
         store.close()
@@ -77,6 +78,21 @@ def test_sessions_of_a_host_that_never_comes_back_are_deleted(hosts: tuple[Host,
     one_file = one.file()
     assert prune_host(one).deleted == (one_file,), "it came back after all"
     assert codes(check(one.address, one, two)) == ["journal/pruned"]
+
+
+def test_a_dry_run_shows_what_would_go_and_deletes_nothing(hosts: tuple[Host, Host]) -> None:
+    one, two = hosts
+    one.call("look")
+    two.call("look", session="t")
+    aside = two.file("t").with_name(f"{two.file('t').name}.3.aside")
+    aside.write_bytes(two.file("t").read_bytes())
+    before = rows(one.address)
+    shown = prune_host(two, dry_run=True).deleted
+    assert len(shown) == 3
+    assert rows(one.address) == before
+    assert aside.exists()
+    assert two.file("t").exists()
+    assert prune_host(two).deleted == shown
 
 
 def test_a_time_set_back_in_the_store_deletes_no_copy(hosts: tuple[Host, Host]) -> None:

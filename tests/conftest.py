@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,17 @@ settings.load_profile("policyguard")
 
 # The tests must neither read nor fill the user's cache.
 os.environ["POLICYGUARD_CACHE"] = "off"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_state() -> Iterator[None]:
+    """Keep stores and journals out of the user's state, in a folder short enough for sockets."""
+    with (
+        tempfile.TemporaryDirectory(prefix="state-") as folder,
+        pytest.MonkeyPatch.context() as set_,
+    ):
+        set_.setenv("XDG_STATE_HOME", folder)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

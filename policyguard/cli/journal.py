@@ -24,7 +24,8 @@ from policyguard.journal.retention import prune
 from policyguard.journal.retention_terms import Retention
 from policyguard.journal.shipping import ship
 from policyguard.journal.show import format_line, format_session, is_event, read_lines
-from policyguard.journal.verify import StoreState, VerifyResult, verify
+from policyguard.journal.store_state import StoreState
+from policyguard.journal.verify import VerifyResult, verify
 from policyguard.report.escape import for_terminal, json_document
 from policyguard.store.errors import StoreError
 from policyguard.store.json_lines import MAX_LINE_BYTES
@@ -123,13 +124,16 @@ def anchors(store: str | Path | None, output: Path) -> None:
     metavar="TIME",
     help="Delete journals whose last event is older, such as `30d`.",
 )
+@click.option("--dry-run", is_flag=True, help="Only show what would go.")
 @path_option("--key", help_="The file with the key of the journals.")
-def prune_command(store: str | Path | None, older_than: str, key: Path | None) -> None:
+def prune_command(
+    store: str | Path | None, older_than: str, key: Path | None, *, dry_run: bool
+) -> None:
     """Delete old journals now, whatever `journal.keep_for` says and the clock did before.
 
-    Journals that do not verify, or that are being written, are kept. The store notes what was
-    deleted, for `policyguard journal verify`. Exit codes: 0; 1 (a journal that is due was kept); 2
-    (misuse).
+    Journals that do not verify, or that are being written, are kept; --dry-run does not look for
+    the latter. The store notes what was deleted, for `policyguard journal verify`. Exit codes: 0; 1
+    (a journal that is due was kept); 2 (misuse).
     """
     keep_for = parse_duration(older_than)
     if keep_for is None:
@@ -143,7 +147,7 @@ def prune_command(store: str | Path | None, older_than: str, key: Path | None) -
     )
     now = time.time_ns()
     try:
-        opened, folder = _open_for_pruning(store)
+        opened, folder = _open_for_pruning(store, read_only=dry_run)
         result = prune(
             folder,
             opened.anchors,
@@ -152,6 +156,7 @@ def prune_command(store: str | Path | None, older_than: str, key: Path | None) -
             before=now - keep_for,
             hasher=Hasher(read_key(key) if key is not None else None),
             lock_session=opened.lock_session,
+            dry_run=dry_run,
         )
     except (JournalError, StoreError) as error:
         usage_error(error)
@@ -159,7 +164,8 @@ def prune_command(store: str | Path | None, older_than: str, key: Path | None) -
         click.echo(for_terminal(str(file)))
     for kept in result.kept:
         click.echo(f"kept: {for_terminal(str(kept))}", err=True)
-    click.echo(f"{len(result.deleted)} deleted, {len(result.kept)} kept", err=True)
+    what = "would be deleted" if dry_run else "deleted"
+    click.echo(f"{len(result.deleted)} {what}, {len(result.kept)} kept", err=True)
     click.get_current_context().exit(1 if result.kept else 0)
 
 
@@ -252,12 +258,12 @@ def verify_command(
     context.exit(1 if result.has_failed else 0)
 
 
-def _open_for_pruning(store: str | Path | None) -> tuple[Store, Path]:
+def _open_for_pruning(store: str | Path | None, *, read_only: bool) -> tuple[Store, Path]:
     """Return a store that exists, and the folder of its journals here."""
     named = resolve_store(store)
     if isinstance(named, Path) and not named.exists():
         usage_error(f"{named}: no store at this path; pass the path of one as `--store`")
-    opened = open_named_store(named, caps=None)
+    opened = open_named_store(named, caps=None, read_only=read_only)
     return opened, find_journal_folder(opened) or Path()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -10,11 +11,12 @@ import click
 from policyguard.cli.options import StoreName, store_option
 from policyguard.cli.terminal import reports_errors, usage_error
 from policyguard.guard.budgets.quota_names import guess_spec, parse_quota_name
-from policyguard.journal.copying import CopiedJournals, copy_journals
+from policyguard.journal.copying import CopiedJournals, copy_journals, read_journals
 from policyguard.journal.errors import JournalError
+from policyguard.model.amounts import format_duration
 from policyguard.report.escape import for_terminal, json_document
 from policyguard.store.collecting import collect, find_garbage
-from policyguard.store.copying import copy_store
+from policyguard.store.copying import JournalPiece, copy_store
 from policyguard.store.errors import StoreError
 from policyguard.store.opening import open_named_store
 from policyguard.store.paths import hide_address, is_database_address
@@ -74,13 +76,12 @@ def copy_command(source: str | Path, target: str | Path) -> None:
     given = open_named_store(source, caps=None)
     taken = open_named_store(target, caps=None)
     journals: list[CopiedJournals] = []
-    content = copy_store(
-        given,
-        taken,
-        _spec_of,
-        time.time_ns(),
-        lambda: journals.append(copy_journals(given, taken)),
-    )
+
+    def bring_journals() -> Iterator[JournalPiece]:
+        journals.append(copy_journals(given, taken))
+        return read_journals(given, taken)
+
+    content = copy_store(given, taken, _spec_of, time.time_ns(), bring_journals)
     given.close()
     taken.close()
     names = [for_terminal(str(hide_address(store))) for store in (source, target)]
@@ -92,7 +93,10 @@ def copy_command(source: str | Path, target: str | Path) -> None:
     if copied.folder is not None:
         click.echo(f"  {'journals':12} {copied.copied + copied.written:,} in {copied.folder}")
     if copied.missing:
-        click.echo(f"  {copied.missing} sessions have no journal here: copy those of other hosts")
+        what = "session has" if copied.missing == 1 else "sessions have"
+        others = is_database_address(source)
+        remedy = ": copy those of other hosts" if others else ", and cannot go on"
+        click.echo(f"  {copied.missing} {what} no journal here{remedy}")
 
 
 @store.command("gc", epilog="Example: policyguard store gc --dry-run --store state.db")
@@ -116,9 +120,19 @@ def gc_command(store: str | Path, *, dry_run: bool) -> None:
         garbage = collect(opened, _spec_of, now)
         opened.close()
     click.echo("would go:" if dry_run else "gone:")
-    click.echo(f"  {'grants':12} {len(garbage.grants):,} expired")
-    click.echo(f"  {'budgets':12} {len(garbage.budgets):,} whose windows are over")
+    expired = _describe_first([grant.expires_at for grant in garbage.grants], now)
+    click.echo(f"  {'grants':12} {len(garbage.grants):,} expired{expired}")
+    over = _describe_first([one.until for one in garbage.budgets if one.until is not None], now)
+    click.echo(f"  {'budgets':12} {len(garbage.budgets):,} whose windows are over{over}")
     click.echo(f"  {'leases':12} {garbage.leases:,} of guards that died")
+
+
+def _describe_first(ends: Sequence[int], now: int) -> str:
+    """Return how long before `now` the first of some times (ns) was; nothing without one."""
+    if not ends:
+        return ""
+    seconds = (now - min(ends)) // 10**9
+    return f", the first {format_duration(seconds * 10**9)} ago"
 
 
 def _spec_of(key: QuotaKey) -> QuotaSpec:

@@ -9,16 +9,20 @@ from __future__ import annotations
 import filecmp
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from policyguard.engines.operating_system import O_CLOEXEC, O_NOFOLLOW
-from policyguard.journal.errors import AlteredError, JournalError
+from policyguard.journal.errors import JournalError, MissingLinesError
 from policyguard.journal.folder import file_name, is_journal_name
-from policyguard.journal.handover import ASIDE, PART, lacks_lines, take_over
+from policyguard.journal.handover import ASIDE, PART, lacks_lines, place_of, take_over
+from policyguard.store.copying import JournalPiece
 from policyguard.store.paths import FILE_MODE, ensure_private_folder, find_journal_folder
 from policyguard.store.protocol import SharedAnchorStore, Store
+
+_PIECE_BYTES = 1 << 20
 
 
 class CopiedJournals(msgspec.Struct, frozen=True):
@@ -50,21 +54,44 @@ def copy_journals(source: Store, target: Store) -> CopiedJournals:
                 _copy_file(file, end / file.name)
                 copied += 1
     written = missing = 0
-    has_lines = isinstance(target.anchors, SharedAnchorStore)  # it takes those of the source
+    shared = source.anchors if isinstance(source.anchors, SharedAnchorStore) else None
+    if shared is not None and isinstance(target.anchors, SharedAnchorStore):  # which takes them
+        return CopiedJournals(copied, folder=end)
     for anchor in source.anchors.all():
         path = end / file_name(anchor.session)
-        if not lacks_lines(path, anchor) or has_lines:
+        if not lacks_lines(path, anchor):
             continue
-        if isinstance(source.anchors, SharedAnchorStore):
+        if shared is not None:
             try:
-                for _ in take_over(path, anchor, source.anchors):
+                for _ in take_over(path, anchor, shared):
                     pass
                 written += 1
                 continue
-            except AlteredError:
+            except MissingLinesError:
                 pass
         missing += 1
     return CopiedJournals(copied, written, missing, end)
+
+
+def read_journals(source: Store, target: Store) -> Iterator[JournalPiece]:
+    """Yield the anchored lines of copied journals for a target that keeps them, from one without.
+
+    So any host may go on with their sessions.
+    """
+    folder = find_journal_folder(target)
+    if isinstance(source.anchors, SharedAnchorStore) or folder is None:
+        return
+    if not isinstance(target.anchors, SharedAnchorStore):
+        return
+    place = place_of(folder)
+    for anchor in source.anchors.all():
+        path = folder / file_name(anchor.session)
+        if lacks_lines(path, anchor):
+            continue
+        with path.open("rb") as file:
+            for start in range(0, anchor.size, _PIECE_BYTES):
+                content = file.read(min(_PIECE_BYTES, anchor.size - start))
+                yield JournalPiece(anchor.session, start, content, place)
 
 
 def _copy_file(source: Path, target: Path) -> None:

@@ -29,3 +29,19 @@ class AlteredError(JournalError):
             f"was altered: {reason}",
             "check it with `policyguard journal verify --store STORE`, or use another session id",
         )
+
+
+class MissingLinesError(AlteredError):
+    """A session is to go on here, and neither this host nor the store has all its lines.
+
+    Another host may have them: one that began it with a file, say. Else they were removed.
+    """
+
+    def __init__(self, path: Path, count: int) -> None:
+        JournalError.__init__(
+            self,
+            path,
+            f"is not here, and the store lacks lines of the {count} that were anchored",
+            "open the session once on the host that has its journal, or copy that file here; "
+            "if no host has it, it was removed: use another session id",
+        )

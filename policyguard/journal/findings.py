@@ -171,6 +171,14 @@ def describe_repair(file: Path, note: Repaired) -> Iterator[VerifyFinding]:
         yield make_finding("journal/repaired", file, message, note.first + note.adopted)
 
 
+def describe_unproven(file: Path, count: int, *, was_pruned: bool) -> VerifyFinding:
+    """Return that no line of a file is anchored (any more, if its journal was pruned)."""
+    message = f"none of {count} lines is anchored"
+    if was_pruned:
+        message = f"of a journal that was pruned: none of {count} lines is proven"
+    return make_finding("journal/no-anchor", file, message)
+
+
 def describe_unsigned(file: Path) -> VerifyFinding:
     """Return that a journal with a key has an anchor without a MAC."""
     return make_finding("journal/unsigned-anchor", file, "its anchor is not signed with its key")

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from policyguard.engines.operating_system import O_CLOEXEC, O_NOFOLLOW
 from policyguard.journal.chain import HASH_BYTES
-from policyguard.journal.errors import AlteredError, JournalError
+from policyguard.journal.errors import JournalError, MissingLinesError
 from policyguard.journal.findings import VerifyFinding, format_time, make_finding
 from policyguard.store.paths import FILE_MODE
 from policyguard.store.protocol import Anchor, SharedAnchorStore
@@ -42,7 +42,7 @@ def lacks_lines(path: Path, anchor: Anchor) -> bool:
 def take_over(path: Path, anchor: Anchor, anchors: SharedAnchorStore) -> Iterator[VerifyFinding]:
     """Write a session's file as far as its anchor goes, and say what was done.
 
-    Raises `AlteredError` if the store does not have these lines; then nothing is changed.
+    Raises `MissingLinesError` if the store does not have these; then nothing is changed.
     `JournalError` if the file cannot be written.
     """
     part = path.with_name(path.name + PART)
@@ -56,9 +56,7 @@ def take_over(path: Path, anchor: Anchor, anchors: SharedAnchorStore) -> Iterato
                 file.flush()
                 os.fsync(file.fileno())
                 if size < anchor.size or lacks_lines(part, anchor):
-                    raise AlteredError(
-                        path, f"is not here, and the store lacks lines of its {anchor.count}"
-                    )
+                    raise MissingLinesError(path, anchor.count)
             except BaseException:
                 part.unlink()
                 raise

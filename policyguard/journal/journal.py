@@ -17,6 +17,7 @@ from policyguard.journal.folder import file_name
 from policyguard.journal.format import encode_bounded
 from policyguard.journal.handover import lacks_lines, read_lines
 from policyguard.journal.journal_file import JournalFile, has_all_anchors
+from policyguard.journal.left_over import is_left_over
 from policyguard.journal.line_template import LineTemplate, parse_template
 from policyguard.journal.reader import read_events
 from policyguard.journal.redaction import Redactions
@@ -124,7 +125,8 @@ class Journal:
     def read_events(self, session: str) -> Iterator[Event]:
         """Yield a session's events as written; none without a journal.
 
-        Redacted arguments are None. They are those in the store where another host went on.
+        Redacted arguments are None. They are those in the store where another host went on, and
+        none where another has deleted the journal.
         Raises `AlteredError` if the chain is broken or ends before the
         anchor, `JournalError` if it cannot be read.
         """
@@ -132,8 +134,11 @@ class Journal:
         path, anchors = self.path_of(name), self._anchors
         anchor = anchors.get(name)
         lines = None
-        if isinstance(anchors, SharedAnchorStore) and anchor and lacks_lines(path, anchor):
-            lines = read_lines(anchors.lines(name), anchor.size)  # those of another host
+        if isinstance(anchors, SharedAnchorStore):
+            if anchor is None and is_left_over(path, anchors):
+                return iter(())
+            if anchor is not None and lacks_lines(path, anchor):
+                lines = read_lines(anchors.lines(name), anchor.size)  # those of another host
         return read_events(
             path,
             name,

@@ -18,6 +18,7 @@ from policyguard.journal.chain import Chain, Hasher, decode_time
 from policyguard.journal.errors import JournalError
 from policyguard.journal.findings import VerifyFinding, describe_repair, describe_unsigned
 from policyguard.journal.handover import lacks_lines, place_of, take_over
+from policyguard.journal.left_over import set_left_over_aside
 from policyguard.journal.recovery import first_key_id, recover, require_regular
 from policyguard.model.text import escape_surrogates
 from policyguard.store.errors import SessionBusyError, StoreError
@@ -70,7 +71,9 @@ class JournalFile:
         anchor, is_taken_over = None, False
         if self._shared is not None:
             anchor = anchors.get(named)
-            if anchor is not None and lacks_lines(path, anchor):
+            if anchor is None:
+                findings += set_left_over_aside(path, anchors)
+            elif lacks_lines(path, anchor):
                 findings += take_over(path, anchor, self._shared)
                 is_taken_over = True
         self._descriptor, created = _open(path)

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from policyguard.engines.operating_system import O_CLOEXEC, O_NONBLOCK
 from policyguard.journal.chain import BrokenChainError, ChainPosition, Hasher, advance
-from policyguard.journal.errors import AlteredError, JournalError
+from policyguard.journal.errors import AlteredError, JournalError, MissingLinesError
 from policyguard.journal.format import LineError, decode
 from policyguard.journal.recovery import (
     require_anchored,
@@ -35,7 +35,8 @@ def read_events(
 
     `lines` are read instead of the file. Ignores a torn last line. With `has_all_anchors`, no
     anchor was evicted or given up. Raises `AlteredError` if the chain is broken or differs from
-    the anchor, `JournalError` if the file cannot be read or has another key.
+    the anchor, `MissingLinesError` if `lines` end before it, `JournalError` if the file cannot be
+    read or has another key.
     """
     position = ChainPosition()
     first = b""
@@ -66,6 +67,8 @@ def read_events(
             path, f"cannot be read: {error.strerror}", "check that it is a file that you can read"
         ) from None
     if anchor is not None and position.count < anchor.count:
+        if lines is not None:
+            raise MissingLinesError(path, anchor.count)
         raise AlteredError(path, f"has {position.count} lines, but {anchor.count} were anchored")
 
 

@@ -15,13 +15,14 @@ from pathlib import Path
 import msgspec
 
 from policyguard.engines.operating_system import O_CLOEXEC, O_NOFOLLOW, O_NONBLOCK
-from policyguard.journal.chain import ChainPosition, Hasher, decode_time, parse_link
+from policyguard.journal.chain import ChainPosition, Hasher, decode_time
 from policyguard.journal.errors import AlteredError, JournalError
 from policyguard.journal.folder import SUFFIX, file_name, is_journal_name
 from policyguard.journal.handover import lacks_lines, place_of
 from policyguard.journal.journal_file import has_all_anchors
+from policyguard.journal.left_over import find_pruning
 from policyguard.journal.recovery import require_anchored, require_regular
-from policyguard.journal.retention_terms import Retention, make_note
+from policyguard.journal.retention_terms import Retention, delete_anchor
 from policyguard.journal.set_aside import prune_set_aside
 from policyguard.journal.stored_copies import prune_copies
 from policyguard.journal.whole_journal import follow_journal
@@ -94,13 +95,15 @@ def prune(
     hasher: Hasher,
     lock_session: Callable[[str], SessionLock],
     should_stop: Callable[[], bool] = lambda: False,
+    dry_run: bool = False,
 ) -> PruneResult:
     """Delete the journals whose last event was `before` a time (ns), and those in excess.
 
     None is deleted whose session is open (`lock_session`), or that does not verify. The note comes
     first, then the anchor goes, then the file: a process that dies in between leaves a file without
     an anchor, not an anchor without a file, which would look like theft. It ends early between two
-    files if it `should_stop`. Raises `JournalError`, `StoreError`.
+    files if it `should_stop`. With `dry_run` nothing is deleted, and whether a session is open is
+    not looked at: asking for its lock is a write. Raises `JournalError`, `StoreError`.
     """
     try:
         names = [entry.name for entry in os.scandir(folder) if entry.name.endswith(SUFFIX)]
@@ -122,12 +125,12 @@ def prune(
             break
         path, anchor = folder / candidate.name, by_name.get(candidate.name)
         if _went_elsewhere(path, anchor, anchors):
-            if not _was_pruned(path, anchors):
+            if find_pruning(path, anchors) is None:
                 continue
             anchor = None  # of the session that began anew elsewhere
         try:
             due = _find_due(path, anchors, anchor, None if in_excess else before, hasher)
-            if due is not None and _delete(due, anchors, retention, now, lock_session):
+            if due is not None and (dry_run or _delete(due, anchors, retention, now, lock_session)):
                 deleted.append(path)
                 total -= 1
         except JournalError as error:
@@ -135,8 +138,10 @@ def prune(
             total -= 1  # it pushes out no other
     if before is not None and isinstance(anchors, SharedAnchorStore):
         for results in (
-            prune_copies(folder, anchors, retention, now, before, hasher, lock_session),
-            prune_set_aside(folder, before, hasher),
+            prune_copies(
+                folder, anchors, retention, now, before, hasher, lock_session, dry_run=dry_run
+            ),
+            prune_set_aside(folder, before, hasher, dry_run=dry_run),
         ):
             for result in results:
                 if isinstance(result, JournalError):
@@ -155,19 +160,6 @@ def _went_elsewhere(path: Path, anchor: Anchor | None, anchors: AnchorStore) -> 
         and isinstance(anchors, SharedAnchorStore)
         and anchors.last_place(anchor.session) not in ("", place_of(path.parent))
         and lacks_lines(path, anchor)
-    )
-
-
-def _was_pruned(path: Path, anchors: AnchorStore) -> bool:
-    """Whether a file is of a journal that another host has deleted as it was due."""
-    try:
-        with path.open("rb") as file:
-            link = parse_link(file.readline()[:-1])
-    except OSError:
-        return False
-    notes = (note for note in anchors.notes() if isinstance(note, Pruned))
-    return link is not None and any(
-        note.chain == link.chain and file_name(note.session) == path.name for note in notes
     )
 
 
@@ -249,7 +241,7 @@ def _delete(
     lock_session: Callable[[str], SessionLock],
 ) -> bool:
     """Delete a journal, unless its session is open, or has gone on since it was verified."""
-    path, end = due.path, due.end
+    path = due.path
     try:
         with lock_session(due.session):
             descriptor = os.open(path, os.O_RDWR | O_CLOEXEC | O_NOFOLLOW)
@@ -257,11 +249,10 @@ def _delete(
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _version(os.fstat(descriptor)) != _version(due.status):
                     return False
-                if due.anchor is not None:
-                    if anchors.get(due.session) != due.anchor:
-                        return False
-                    anchors.add_note(make_note(due.session, end, now, retention, anchors))
-                    anchors.delete(due.session)
+                if due.anchor is not None and not delete_anchor(
+                    anchors, due.anchor, due.end, now, retention
+                ):
+                    return False
                 path.unlink()
             finally:
                 os.close(descriptor)

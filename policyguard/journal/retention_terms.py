@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from policyguard.journal.chain import ChainPosition
-from policyguard.store.protocol import AnchorStore, Pruned, SharedAnchorStore
+from policyguard.store.protocol import Anchor, AnchorStore, Pruned, SharedAnchorStore
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,10 +22,19 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
 
 
-def make_note(
-    session: str, end: ChainPosition, now: int, retention: Retention, anchors: AnchorStore
-) -> Pruned:
-    """Return the note that a session's journal, which ended at `end`, was deleted at `now` (ns)."""
+def delete_anchor(
+    anchors: AnchorStore, anchor: Anchor, end: ChainPosition, now: int, retention: Retention
+) -> bool:
+    """Replace an anchor by the note that its journal, which ended at `end`, went at `now` (ns).
+
+    Return False, and change nothing, if the session has another anchor by now. Call it under the
+    session's lock. Raises `StoreError`.
+    """
+    session = anchor.session
+    if anchors.get(session) != anchor:
+        return False
     place = anchors.last_place(session) if isinstance(anchors, SharedAnchorStore) else ""
     position = (end.chain, end.count, end.hash, end.size)
-    return Pruned(session, *position, now, retention.policy, retention.digest, place)
+    anchors.add_note(Pruned(session, *position, now, retention.policy, retention.digest, place))
+    anchors.delete(session)
+    return True

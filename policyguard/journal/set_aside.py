@@ -17,10 +17,13 @@ from policyguard.journal.recovery import require_regular
 from policyguard.journal.whole_journal import follow_journal
 
 
-def prune_set_aside(folder: Path, before: int, hasher: Hasher) -> Iterator[Path | JournalError]:
+def prune_set_aside(
+    folder: Path, before: int, hasher: Hasher, *, dry_run: bool = False
+) -> Iterator[Path | JournalError]:
     """Delete the files put aside whose last event was `before` a time (ns), as hashed.
 
-    Yield each that was deleted, and why others are kept: a file that does not verify is not old.
+    Yield each that was deleted (with `dry_run`, would be), and why others are kept: a file that
+    does not verify is not old.
     """
     for path in sorted(folder.glob(f"*{ASIDE}")):
         try:
@@ -31,7 +34,8 @@ def prune_set_aside(folder: Path, before: int, hasher: Hasher) -> Iterator[Path 
                 latest = follow_journal(lines, path, None, hasher, name)[2]
             if latest is None or latest >= before:
                 continue
-            path.unlink()
+            if not dry_run:
+                path.unlink()
         except FileNotFoundError:
             continue
         except OSError as error:

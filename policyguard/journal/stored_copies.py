@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from policyguard.journal.chain import Hasher
+from policyguard.journal.chain import ChainPosition, Hasher
 from policyguard.journal.errors import JournalError
 from policyguard.journal.folder import file_name
 from policyguard.journal.handover import lacks_lines, read_lines
-from policyguard.journal.retention_terms import Retention, make_note
+from policyguard.journal.retention_terms import Retention, delete_anchor
 from policyguard.journal.whole_journal import follow_journal
 from policyguard.store.errors import SessionBusyError
 from policyguard.store.protocol import Anchor, SessionLock, SharedAnchorStore
@@ -28,11 +28,13 @@ def prune_copies(
     before: int,
     hasher: Hasher,
     lock_session: Callable[[str], SessionLock],
+    *,
+    dry_run: bool = False,
 ) -> Iterator[Path | JournalError]:
     """Delete the store's copies whose last event was `before` a time (ns), as hashed.
 
-    Those that `folder` has are left to it. Yield the place and name of each that was deleted, and
-    why others that are due are kept. Raises `StoreError`.
+    Those that `folder` has are left to it. Yield the place and name of each that was deleted (with
+    `dry_run`, would be), and why others that are due are kept. Raises `StoreError`.
     """
     for anchor in anchors.all():
         if anchor.at is None or anchor.at >= before:
@@ -45,33 +47,35 @@ def prune_copies(
             continue  # anchored without lines: only its file can prove how old it is
         copy = Path(place) / path.name
         try:
-            if _delete_copy(copy, anchor, anchors, retention, now, before, hasher, lock_session):
+            end = _find_due_end(copy, anchor, anchors, before, hasher)
+            if end is None:
+                continue
+            if dry_run or _delete(anchor, end, anchors, retention, now, lock_session):
                 yield copy
         except JournalError as error:
             yield error
 
 
-def _delete_copy(
-    copy: Path,
+def _find_due_end(
+    copy: Path, anchor: Anchor, anchors: SharedAnchorStore, before: int, hasher: Hasher
+) -> ChainPosition | None:
+    """Verify a copy; return where it ends, or None if it is not due after all."""
+    lines = read_lines(anchors.lines(anchor.session), anchor.size)
+    _, end, latest = follow_journal(lines, copy, anchor, hasher)
+    return None if latest is None or latest >= before else end
+
+
+def _delete(
     anchor: Anchor,
+    end: ChainPosition,
     anchors: SharedAnchorStore,
     retention: Retention,
     now: int,
-    before: int,
-    hasher: Hasher,
     lock_session: Callable[[str], SessionLock],
 ) -> bool:
-    """Delete one copy if it verifies, and is due, and its session is open nowhere."""
-    lines = read_lines(anchors.lines(anchor.session), anchor.size)
-    _, end, latest = follow_journal(lines, copy, anchor, hasher)
-    if latest is None or latest >= before:
-        return False
+    """Delete a copy, unless its session is open, or has gone on since it was verified."""
     try:
         with lock_session(anchor.session):
-            if anchors.get(anchor.session) != anchor:
-                return False
-            anchors.add_note(make_note(anchor.session, end, now, retention, anchors))
-            anchors.delete(anchor.session)
+            return delete_anchor(anchors, anchor, end, now, retention)
     except SessionBusyError:
         return False
-    return True

@@ -31,6 +31,7 @@ from policyguard.journal.findings import (
     VerifyFinding,
     describe_pruning,
     describe_repair,
+    describe_unproven,
     describe_unsigned,
     format_time,
     make_finding,
@@ -38,6 +39,7 @@ from policyguard.journal.findings import (
 from policyguard.journal.folder import SUFFIX, file_name, is_journal_name
 from policyguard.journal.handover import place_of
 from policyguard.journal.other_hosts import OtherHosts
+from policyguard.journal.store_state import StoreState, describe_state, find_evicted
 from policyguard.journal.tampering import find_tampering
 from policyguard.store.paths import JOURNAL_FOLDER, hide_address
 from policyguard.store.protocol import (
@@ -56,14 +58,6 @@ _ANCHORED_LINES = (b'{"event":"refused",', b'{"event":"turn_started",')
 """How lines begin whose events are anchored at once (see `journal.journal`)."""
 _WITHOUT_ANCHOR = ("journal/no-anchor", "journal/empty")
 """The codes for files without an anchor."""
-
-
-class StoreState(msgspec.Struct, frozen=True):
-    """A store's file, how many of its last transactions it lacks, and its edited tables."""
-
-    path: Path
-    lost: int
-    edited: tuple[str, ...]
 
 
 class VerifyResult(msgspec.Struct, frozen=True):
@@ -111,9 +105,9 @@ def verify(
         findings += verifier.find_pruned(folders[0])
     unanchored = [Path(finding.file) for finding in findings if finding.code in _WITHOUT_ANCHOR]
     if anchors is not None and (folders or unanchored):
-        findings += _find_evicted((*folders, *unanchored)[0], anchors)
+        findings += find_evicted((*folders, *unanchored)[0], anchors)
     if store is not None:
-        findings += _describe_state(store)
+        findings += describe_state(store)
     return VerifyResult(len(files), verifier.line_count, tuple(findings))
 
 
@@ -139,26 +133,6 @@ def _list_files(paths: Iterable[Path]) -> Iterator[Path]:
             if file not in seen:
                 seen.add(file)
                 yield file
-
-
-def _find_evicted(path: Path, anchors: AnchorStore) -> Iterator[VerifyFinding]:
-    """Report evicted anchors: their journals may have been cut or removed unnoticed."""
-    evicted = anchors.count_evicted()
-    if evicted:
-        what = "anchor of 1 session" if evicted == 1 else f"anchors of {evicted} sessions"
-        message = f"the store evicted the {what}, beyond `bounds.journals`: "
-        message += "sessions without an anchor are not proven"
-        yield make_finding("journal/dropped-anchors", path, message)
-
-
-def _describe_state(store: StoreState) -> Iterator[VerifyFinding]:
-    if store.lost:
-        message = f"transactions that were made last are missing: {store.lost}"
-        yield make_finding("journal/store-behind", store.path, message)
-    if store.edited:
-        tables = ", ".join(f"`{table}`" for table in store.edited)
-        message = f"another program changed rows of {tables}"
-        yield make_finding("journal/store-edited", store.path, message)
 
 
 class _Verifier:
@@ -319,8 +293,7 @@ class _Verifier:
         if self._is_left_over(session, position, anchors, file.parent):
             unexplained = []
             if end is None:
-                message = f"of a journal that was pruned: none of {position.count} lines is proven"
-                yield make_finding("journal/no-anchor", file, message)
+                yield describe_unproven(file, position.count, was_pruned=True)
         if end is not None and all(anchor.chain != end.chain for anchor in anchors):
             unexplained.append(end)
         handed_over = self._other_hosts.find_handover(file, position, unexplained)
@@ -337,8 +310,8 @@ class _Verifier:
             message = "was anchored when it was written, and the store has no such anchor"
             yield make_finding("journal/lost-anchor", file, message, anchored_line)
         elif not anchors and self._anchors is not None:
-            message = f"none of {position.count} lines is anchored"
-            yield make_finding("journal/no-anchor", file, message)
+            was_pruned = end is None and (session, position.chain) in self._pruned
+            yield describe_unproven(file, position.count, was_pruned=was_pruned)
 
     def _is_left_over(
         self, session: str, end: ChainPosition, anchors: list[Anchor], folder: Path

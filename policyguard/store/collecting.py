@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from policyguard.model.grant import Grant
 from policyguard.store.copying import StoredUsage, open_transfer
 from policyguard.store.grant_records import list_grants
 from policyguard.store.protocol import Store
@@ -19,11 +20,11 @@ from policyguard.store.quota.protocol import QuotaKey, QuotaSpec
 class Garbage(msgspec.Struct, frozen=True):
     """What nothing counts any more.
 
-    `grants` are the ids of those that have expired, `budgets` the usage of windows that are over,
-    `leases` the number of leases of shared budgets that dead guards have left.
+    `grants` are those that have expired, `budgets` the usage of windows that are over, `leases` the
+    number of leases of shared budgets that dead guards have left.
     """
 
-    grants: tuple[str, ...]
+    grants: tuple[Grant, ...]
     budgets: tuple[StoredUsage, ...]
     leases: int
 
@@ -36,7 +37,7 @@ def find_garbage(store: Store, at: int) -> Garbage:
         usages = transfer.read_usages()
         held = transfer.leased_keys()
         return Garbage(
-            tuple(grant.id for grant in grants if grant.is_expired(at)),
+            tuple(grant for grant in grants if grant.is_expired(at)),
             tuple(
                 one
                 for one in usages
@@ -57,9 +58,9 @@ def collect(store: Store, spec_of: Callable[[QuotaKey], QuotaSpec], at: int) -> 
         transfer.settle(spec_of, at)
     with transfer.snapshot(write=True):
         again = find_garbage(store, at)
-        for id_ in garbage.grants:
-            if id_ in again.grants:
-                store.grants.delete(id_)
+        for grant in garbage.grants:
+            if grant in again.grants:
+                store.grants.delete(grant.id)
         for one in garbage.budgets:
             if one in again.budgets:
                 transfer.delete_usage(one)

@@ -10,8 +10,9 @@ records were used least recently: in the copy, that is their order by id.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -65,11 +66,10 @@ class StoreContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JournalPiece(msgspec.Struct, frozen=True):
-    """A piece of a session's journal, as a store of several hosts keeps it (compressed)."""
+    """A piece of a session's journal from byte `start`, and the place where it was written."""
 
     session: str
     start: int
-    size: int
     content: bytes
     place: str
 
@@ -126,13 +126,14 @@ def copy_store(
     target: Store,
     spec_of: Callable[[QuotaKey], QuotaSpec],
     at: int,
-    on_ready: Callable[[], None] = lambda: None,
+    on_ready: Callable[[], Iterable[JournalPiece]] = lambda: (),
 ) -> StoreContent:
     """Copy a store at rest into a new one, at `at` (ns); return what was copied.
 
     `spec_of` says what is known of a shared budget. `on_ready` is called before anything is
-    written. Raises `StoreError` if the source is in use, damaged or edited, if the target holds
-    anything, or if what was written is not what is read from it.
+    written, and returns what the target gets of journals that the source does not keep. Raises
+    `StoreError` if the source is in use, damaged or edited, if the target holds anything, or if
+    what was written is not what is read from it.
     """
     giving, taking = open_transfer(source), open_transfer(target)
     if giving.path.resolve() == taking.path.resolve():
@@ -145,9 +146,9 @@ def copy_store(
         with taking.snapshot(write=True):
             if not taking.is_new():
                 raise StoreError(taking.path, "holds something already", "copy into a new store")
-            on_ready()
+            more = on_ready()
             _write_content(target, taking, content)
-            for piece in giving.read_pieces():
+            for piece in chain(giving.read_pieces(), more):
                 taking.write_piece(piece)
     with taking.snapshot():
         copied = read_content(target, taking)

@@ -85,8 +85,16 @@ def test_a_clock_that_is_ahead_deletes_nothing(
     assert CliRunner().invoke(main, [*arguments, "a while"]).exit_code == 2
     kept = CliRunner().invoke(main, [*arguments, "99999d"])
     assert (kept.exit_code, kept.stderr) == (0, "0 deleted, 0 kept\n")
+    before = {file: file.read_bytes() for file in (tmp_path / "state").rglob("*") if file.is_file()}
+    for _ in range(2):
+        result = CliRunner().invoke(main, [*arguments, "1d", "--dry-run"])
+        assert (result.exit_code, result.stderr) == (0, "1 would be deleted, 0 kept\n")
+    for file, content in before.items():
+        assert file.read_bytes() == content
+    shown = result.stdout
     result = CliRunner().invoke(main, [*arguments, "1d"])
     assert (result.exit_code, result.stderr) == (0, "1 deleted, 0 kept\n")
+    assert result.stdout == shown != ""
     assert list(folder.iterdir()) == []
 
 

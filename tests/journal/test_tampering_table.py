@@ -15,7 +15,8 @@ import pytest
 from policyguard import Guard
 from policyguard.journal.anchor_export import anchor_lines, read_anchors
 from policyguard.journal.chain import Chain, Hasher, read_key
-from policyguard.journal.verify import StoreState, verify
+from policyguard.journal.store_state import StoreState
+from policyguard.journal.verify import verify
 from policyguard.store.errors import StoreError
 from policyguard.store.sqlite.store import SqliteStore
 

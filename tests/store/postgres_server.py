@@ -30,7 +30,6 @@ class Server:
             shutil.chown(folder, "nobody")
         options = ["-U", "tests", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"]
         self._run("initdb", "-D", str(self._data), *options)
-        self._databases = 0
         self.start()
 
     def _run(self, name: str, *arguments: str) -> None:
@@ -49,8 +48,8 @@ class Server:
     def new_address(self) -> str:
         import psycopg
 
-        self._databases += 1
-        name = f"t{self._databases}"
+        # Journals lie in a folder named after the database: a later server may have the same port.
+        name = f"t{os.urandom(6).hex()}"
         base = f"postgresql://tests@127.0.0.1:{self.port}"
         with psycopg.connect(f"{base}/postgres", autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")

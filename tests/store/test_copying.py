@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from policyguard import Guard, Session
+from policyguard import AlteredError, Guard, Session
 from policyguard.cli import main
 from policyguard.evaluator.budgets.usage import BudgetUsage
 from policyguard.store.copying import StoreContent, copy_store, open_transfer, read_content
@@ -47,12 +47,6 @@ def policy(tmp_path: Path) -> str:
     path = tmp_path / "policy.yaml"
     path.write_text(POLICY)
     return str(path)
-
-
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep journals of databases out of the user's state: a later server may have the same port."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture(params=["file", "database"])
@@ -341,3 +335,47 @@ def test_a_database_is_named_without_its_password(tmp_path: Path) -> None:
         code, output = _run("store", "copy", *pair)
         assert code == 2
         assert "secret" not in output
+
+
+def test_any_host_goes_on_with_what_began_in_a_file(
+    tmp_path: Path, policy: str, postgres: Server
+) -> None:
+    store, target = str(tmp_path / "store.db"), postgres.new_address()
+    _fill(policy, store)
+    with Guard.load(policy, store=store) as guard, guard.session("long") as session:
+        for _ in range(6_000):  # more than one piece
+            session.turn()
+    code, output = _run("store", "copy", store, target)
+    assert code == 0, output
+    opened = open_named_store(target, caps=None)
+    lines = b"".join(opened.anchors.lines("long"))  # type: ignore[attr-defined]  # of a database
+    opened.close()
+    (file,) = (tmp_path / "journal").glob("long-*.jsonl")
+    assert lines == file.read_bytes()
+    assert len(lines) > 1 << 20
+    elsewhere = tmp_path / "elsewhere"
+    with (
+        Guard.load(policy, store=target, journal=elsewhere) as guard,
+        guard.session("one", project="p") as session,
+    ):
+        first = session.check("find", {"key": "k"})
+        assert first.errors[0].id == "journal/handed-over"
+        assert not first.allowed  # learned before
+    assert _run("journal", "verify", "--store", target)[0] == 0
+
+
+def test_a_session_without_its_journal_is_named(
+    tmp_path: Path, policy: str, postgres: Server
+) -> None:
+    store, target = str(tmp_path / "store.db"), postgres.new_address()
+    _fill(policy, store)
+    (file,) = (tmp_path / "journal").glob("one-*.jsonl")
+    file.unlink()
+    code, output = _run("store", "copy", store, target)
+    assert code == 0, output
+    assert "1 session has no journal here, and cannot go on" in output
+    with (
+        Guard.load(policy, store=target, journal=tmp_path / "elsewhere") as guard,
+        pytest.raises(AlteredError, match="copy that file here"),
+    ):
+        guard.session("one", project="p")

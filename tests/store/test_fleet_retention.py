@@ -33,7 +33,7 @@ import psycopg.sql
 FUTURE = 4_000_000_000 * 10**9
 
 
-def prune_host(host: Host, before: int = FUTURE) -> PruneResult:
+def prune_host(host: Host, before: int = FUTURE, *, dry_run: bool = False) -> PruneResult:
     host.journals.mkdir(exist_ok=True)
     store = PostgresStore(host.address, caps=None)
     retention = Retention(
@@ -48,6 +48,7 @@ def prune_host(host: Host, before: int = FUTURE) -> PruneResult:
             before=before,
             hasher=Hasher(None),
             lock_session=store.lock_session,
+            dry_run=dry_run,
         )
     finally:
         store.close()
@@ -77,6 +78,21 @@ def test_sessions_of_a_host_that_never_comes_back_are_deleted(hosts: tuple[Host,
     one_file = one.file()
     assert prune_host(one).deleted == (one_file,), "it came back after all"
     assert codes(check(one.address, one, two)) == ["journal/pruned"]
+
+
+def test_a_dry_run_shows_what_would_go_and_deletes_nothing(hosts: tuple[Host, Host]) -> None:
+    one, two = hosts
+    one.call("look")
+    two.call("look", session="t")
+    aside = two.file("t").with_name(f"{two.file('t').name}.3.aside")
+    aside.write_bytes(two.file("t").read_bytes())
+    before = rows(one.address)
+    shown = prune_host(two, dry_run=True).deleted
+    assert len(shown) == 3
+    assert rows(one.address) == before
+    assert aside.exists()
+    assert two.file("t").exists()
+    assert prune_host(two).deleted == shown
 
 
 def test_a_time_set_back_in_the_store_deletes_no_copy(hosts: tuple[Host, Host]) -> None:
@@ -197,3 +213,34 @@ def test_numbers_of_openings_never_restart(hosts: tuple[Host, Host]) -> None:
         wait_for(lambda: session.closed)
         assert not session.check("look")
     assert not check(one.address, one, two).has_failed
+
+
+def test_a_session_that_was_pruned_begins_anew_where_its_file_is_behind(
+    hosts: tuple[Host, Host],
+) -> None:
+    one, two = hosts
+    one.call("look", "read")
+    two.call("look", "read", "look")
+    assert not one.call("read")[0], "its budget is used up"
+    behind = one.file().read_bytes()
+    two.call("read")
+    prune_host(two)
+    one.file().write_bytes(behind)
+    (finding, _) = check(one.address, one).findings
+    assert finding.code == "journal/no-anchor"
+    assert "of a journal that was pruned: none of" in finding.message
+    first, *others = one.call(*["look"] * 5)
+    assert [*map(bool, (first, *others))] == [True] * 4 + [False]
+    assert first.errors[0].id == "journal/pruned"
+    (aside,) = one.journals.glob("*.aside")
+    assert aside.read_bytes() == behind
+    assert not check(one.address, one, two).has_failed
+    assert aside in prune_host(one).deleted
+
+
+def test_a_session_that_was_pruned_goes_on_where_it_ended(hosts: tuple[Host, Host]) -> None:
+    one, two = hosts
+    one.call("look", "read", "look")
+    prune_host(two)
+    assert [*map(bool, one.call("look", "read"))] == [True, False]
+    assert not [*one.journals.glob("*.aside")]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from policyguard import AlteredError, Decision, Guard
+from policyguard import AlteredError, Decision, Guard, StoreError
 from policyguard.cli import main
 from policyguard.journal.chain import Chain, ChainPosition, Hasher, advance
 from policyguard.journal.verify import VerifyResult, verify
@@ -202,9 +202,9 @@ def test_lines_that_were_changed_in_the_store_are_refused(
     one.call("read")
     with psycopg.connect(one.address, autocommit=True) as connection:
         connection.execute(change)
-    with two.load() as guard, pytest.raises(Exception, match=r"damaged|lines") as caught:
+    refused = pytest.raises((AlteredError, StoreError), match=r"damaged|lacks lines")
+    with two.load() as guard, refused:
         guard.session("s")
-    assert type(caught.value).__name__ in ("AlteredError", "StoreError")
     assert not [*two.journals.glob("*")]
     assert one.call("look")[0], "the host that has its journal goes on"
 
@@ -214,7 +214,7 @@ def test_a_journal_begun_before_the_store_had_lines_goes_on(hosts: tuple[Host, H
     one.call("look")
     with psycopg.connect(one.address, autocommit=True) as connection:
         connection.execute("DELETE FROM lines")
-    with two.load() as guard, pytest.raises(AlteredError, match="has 0 lines, but 3 were anchored"):
+    with two.load() as guard, pytest.raises(AlteredError, match="open the session once on the"):
         guard.session("s")
     one.call("read")
     assert two.call("look")[0].allowed

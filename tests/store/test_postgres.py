@@ -29,6 +29,7 @@ __all__ = ["postgres"]
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 import psycopg
 
+from policyguard.store.postgres.quota_handle import PostgresQuota
 from policyguard.store.postgres.schema import MIGRATIONS
 from policyguard.store.postgres.store import PostgresStore
 
@@ -137,6 +138,59 @@ def test_most_draws_ask_nothing(postgres: Server) -> None:
     assert quota.usage.used == 20_000
     assert asked < 50
     store.close()
+
+
+def draw(store: PostgresStore, quota: PostgresQuota) -> bool:
+    return quota.try_charge(1, 1) or store.quotas.try_charge_all([(quota, 1)], 1)
+
+
+def test_guards_that_draw_seldom_use_what_they_draw(postgres: Server) -> None:
+    """What they have leased would count in full before the next call."""
+    address, term = postgres.new_address(), 0.6
+    stores = [PostgresStore(address, caps=CAPS, term=term) for _ in range(2)]
+    quotas = [store.quotas.open(KEY, QuotaSpec(limit=2_000)) for store in stores]
+    for _ in range(3):
+        assert all(map(draw, stores, quotas))
+        assert any(quota.lease for quota in quotas)
+        time.sleep(1.5 * term)
+    assert used(address, 2_000) == 6
+    for store in stores:
+        store.close()
+
+
+@pytest.mark.parametrize("by_another", [False, True])
+def test_a_lease_that_ran_out_counts_in_full_unless_its_holder_comes_first(
+    postgres: Server, by_another: bool
+) -> None:
+    address, term = postgres.new_address(), 0.3
+    store = PostgresStore(address, caps=CAPS, term=term)
+    quota = store.quotas.open(KEY, QuotaSpec(limit=2_000))
+    store.quotas._ended.set()  # as while the database is away: nothing is returned
+    assert draw(store, quota)
+    time.sleep(1.5 * term)
+    store.quotas.refresh([quota], 1)
+    assert quota.usage.used == 1
+    if by_another:
+        other = PostgresStore(address, caps=CAPS, term=term)
+        others = other.quotas.open(KEY, QuotaSpec(limit=2_000))
+        assert draw(other, others)
+        other.close()
+    assert draw(store, quota)
+    store.close()
+    assert used(address, 2_000) == (1 + 8 + 2 if by_another else 2)
+
+
+def test_leases_together_are_a_small_part_of_the_limit(postgres: Server) -> None:
+    address, limit = postgres.new_address(), 1_000
+    stores = [PostgresStore(address, caps=CAPS, term=60) for _ in range(16)]
+    quotas = [store.quotas.open(KEY, QuotaSpec(limit=limit)) for store in stores]
+    for _ in range(12):
+        assert all(map(draw, stores, quotas))
+        held = sum(quota.leased - quota.drawn_amount for quota in quotas)
+        assert limit / 40 <= sum(quota.leased for quota in quotas) <= limit / 20, held
+    for store in stores:
+        store.close()
+    assert used(address, limit) == 12 * 16
 
 
 def test_all_or_none_are_charged(postgres: Server) -> None:

@@ -217,14 +217,18 @@ class PostgresAnchors:
                     "close it there, or use another session id",
                 )
             self.put(anchor)
-            for at in range(0, len(lines), _PIECE_BYTES):
-                piece = lines[at : at + _PIECE_BYTES]
-                self._database.execute(  # the same again if a commit's answer was lost
-                    "INSERT INTO lines (session, start, size, content, place) "
-                    "VALUES (%s, %s, %s, %s, %s) ON CONFLICT (session, start) DO UPDATE "
-                    "SET size = excluded.size, content = excluded.content, place = excluded.place",
-                    (session, start + at, len(piece), zlib.compress(piece, 1), place),
-                )
+            self.add_lines(session, start, lines, place)
+
+    def add_lines(self, session: str, start: int, lines: bytes, place: str) -> None:
+        """Keep bytes of a session's journal without asking for its lock."""
+        for at in range(0, len(lines), _PIECE_BYTES):
+            piece = lines[at : at + _PIECE_BYTES]
+            self._database.execute(  # the same again if a commit's answer was lost
+                "INSERT INTO lines (session, start, size, content, place) "
+                "VALUES (%s, %s, %s, %s, %s) ON CONFLICT (session, start) DO UPDATE "
+                "SET size = excluded.size, content = excluded.content, place = excluded.place",
+                (session, start + at, len(piece), zlib.compress(piece, 1), place),
+            )
 
     def lines(self, session: str) -> Iterator[bytes]:
         end = 0
@@ -237,14 +241,17 @@ class PostgresAnchors:
             for start, size, content in rows:
                 if start != end:
                     return
-                unpacker = zlib.decompressobj()
-                try:
-                    yield unpacker.decompress(content, size)
-                except zlib.error as error:
-                    raise damaged_error(self._database.name, "a journal", error) from None
+                yield self.unpack(content, size)
                 end += size
             if len(rows) < _BATCH_PIECES:
                 return
+
+    def unpack(self, content: bytes, size: int) -> bytes:
+        """Return the `size` bytes of a kept piece. Damage is a `StoreError`."""
+        try:
+            return zlib.decompressobj().decompress(content, size)
+        except zlib.error as error:
+            raise damaged_error(self._database.name, "a journal", error) from None
 
     def lines_size(self, session: str, place: str | None = None) -> int:
         ((size,),) = self._database.execute(

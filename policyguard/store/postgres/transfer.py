@@ -98,12 +98,13 @@ class PostgresTransfer:
         after: tuple[str, int] = ("", -1)
         while True:
             rows = self._database.execute(
-                "SELECT session, start, size, content, place FROM lines "
+                "SELECT session, start, content, size, place FROM lines "
                 "WHERE (session, start) > (%s, %s) ORDER BY session, start LIMIT %s",
                 (*after, _BATCH_PIECES),
             )
-            for row in rows:
-                yield JournalPiece(*row)
+            for session, start, content, size, place in rows:
+                lines = self._store.anchors.unpack(content, size)
+                yield JournalPiece(session, start, lines, place)
             if len(rows) < _BATCH_PIECES:
                 return
             after = rows[-1][0], rows[-1][1]
@@ -125,7 +126,4 @@ class PostgresTransfer:
             self._database.execute("SELECT setval('openings', %s)", (content.last_opening,))
 
     def write_piece(self, piece: JournalPiece) -> None:
-        self._database.execute(
-            "INSERT INTO lines (session, start, size, content, place) VALUES (%s, %s, %s, %s, %s)",
-            (piece.session, piece.start, piece.size, piece.content, piece.place),
-        )
+        self._store.anchors.add_lines(piece.session, piece.start, piece.content, piece.place)

@@ -121,6 +121,16 @@ def test_success_in_another_process_discards_the_evidence(tmp_path: Path) -> Non
     assert not _fail(other, "e")
 
 
+def test_a_success_beside_the_failure_ends_the_constraint_in_the_store(tmp_path: Path) -> None:
+    session = _guard(tmp_path, 1).session("s")
+    failing, succeeding = (session.check("build", {"target": "x"}) for _ in range(2))
+    session.record(failing, error="wrong")
+    with closing(SqliteStore(tmp_path / "state" / "store.db", caps=CAPS)) as other:
+        assert len(list(other.constraints.list())) == 1
+        session.record(succeeding, result="fine")
+        assert not list(other.constraints.list())
+
+
 def test_constraints_and_revocations_reach_other_guards_within_a_second(tmp_path: Path) -> None:
     one, other = _guard(tmp_path, 1), _guard(tmp_path, 1)
     assert other.session("x").preview("build", {"target": "x"}).allowed
@@ -238,6 +248,15 @@ def test_failures_count_although_the_store_was_locked(tmp_path: Path, event_betw
     assert bool(learned) is (event_between == "others")
     assert _fail(_guard(tmp_path, 3), "d") is not bool(learned)
     assert not _fail(_guard(tmp_path, 3), "e")
+
+
+def test_a_success_that_refutes_nothing_writes_nothing(tmp_path: Path) -> None:
+    guard, store = _guard_with_failing_store(tmp_path, 3)
+    session = guard.session("a")
+    decision = session.check("build", {"target": "x"})
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert session.record(decision, result="fine").errors == ()
 
 
 def test_call_that_is_allowed_although_the_store_is_locked_is_counted(tmp_path: Path) -> None:

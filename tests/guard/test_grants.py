@@ -127,6 +127,18 @@ def test_a_grant_lifts_ask_only(policy: Path, clock: Clock) -> None:
     assert [violation.id for violation in refused.violations] == ["rules/large"]
 
 
+def test_a_grant_does_not_lift_the_halt_of_the_entry_that_asked(
+    policy: Path, clock: Clock, tmp_path: Path
+) -> None:
+    halting = POLICY.replace("{max: 1, effect: ask}", "{max: 1, effect: ask, halt_at: 5}")
+    assert halting != POLICY
+    policy.write_text(halting)
+    session = load(policy, clock).session("s")
+    assert session.check("poll", {}).allowed
+    grant(session, "poll", {}, "call")
+    assert [session.check("poll", {}).effect for _ in range(3)] == ["allow", "allow", "halt"]
+
+
 def test_a_decision_that_also_blocks_cannot_be_remembered(policy: Path, clock: Clock) -> None:
     session = load(policy, clock).session("s")
     decision = session.check("pay", {"order": "A1", "amount": 10001})

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from policyguard import Guard, Session
 from policyguard.model.decision import Decision
@@ -137,6 +138,17 @@ def test_a_grant_does_not_lift_the_halt_of_the_entry_that_asked(
     assert session.check("poll", {}).allowed
     grant(session, "poll", {}, "call")
     assert [session.check("poll", {}).effect for _ in range(3)] == ["allow", "allow", "halt"]
+
+
+def test_a_grant_of_an_unknown_scope_allows_nothing(policy: Path, clock: Clock) -> None:
+    """A later version may have written it."""
+    session = load(policy, clock).session("s")
+    made = grant(session, "plain", {}, "call")
+    grants = session.guard._state.evaluator_state.grants
+    grants.put(replace(made, scope="team:t"))
+    assert session.check("plain", {}).effect == "ask"
+    grants.put(made)
+    assert session.check("plain", {}).allowed
 
 
 def test_a_decision_that_also_blocks_cannot_be_remembered(policy: Path, clock: Clock) -> None:

@@ -444,6 +444,17 @@ def test_what_a_session_learned_for_itself_ends_with_it(tmp_path: Path, closes: 
         assert sorted(one.scope for one in store.constraints.list()) == kept
 
 
+def test_a_run_that_ended_takes_nothing_from_a_later_one_of_its_session(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY.replace("CORROBORATE, scope: project", "1, scope: session"))
+    with Guard.load(file, store=tmp_path / "s.db") as guard:
+        guard.session("s").end()
+        session = guard.session("s")
+        session.record(session.check("build", {"n": 1}), error="wrong")
+    with Guard.load(file, store=tmp_path / "s.db") as guard:
+        assert not guard.session("s").check("build", {"n": 1}).allowed
+
+
 def test_a_locked_store_loses_no_end_of_a_session(tmp_path: Path) -> None:
     """What cannot be deleted at once goes with the next write."""
     file = tmp_path / "policy.yaml"

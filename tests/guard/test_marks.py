@@ -88,6 +88,20 @@ def test_a_call_clears_all_that_it_names_and_again_when_it_ends(policy: Path) ->
     assert not run(session, "ship")
 
 
+def test_another_process_knows_what_each_call_has_cleared(policy: Path, tmp_path: Path) -> None:
+    with Guard.load(policy, store=tmp_path / "state.db") as guard:
+        session = guard.session("s")
+        run(session, "test")
+        session.mark("approved")
+        for path in ("/a", "/b"):
+            session.mark("read", path)
+            assert run(session, "edit", path=path)
+    with Guard.load(policy, store=tmp_path / "state.db") as guard:
+        session = guard.session("s")
+        assert not run(session, "ship")
+        assert not any(run(session, "edit", path=path) for path in ("/a", "/b"))
+
+
 def test_a_keyed_mark_is_set_while_one_of_its_keys_is() -> None:
     text = POLICY.replace("  read:\n", "  read:\n    within: 60s\n")
     assert text != POLICY

@@ -7,6 +7,9 @@ long each takes; this is kept in `benchmarks/results/mutants` until the code or 
 Then each mutant is written into the copy, and tests that run its line are run, those of the
 module's own folder first, until one fails. A mutant that no test notices is printed as a diff.
 Those without an observable effect belong in `equivalent_mutants.json`, with the reason.
+
+With `--tests learned --tests guard` only these folders are measured and run. That is quicker, and
+what it calls not noticed may be noticed by a test of another folder.
 """
 
 from __future__ import annotations
@@ -210,6 +213,17 @@ def sample(package: str, count: int, seed: int) -> list[Mutant]:
     return sampled
 
 
+def list_folders(chosen: list[str] | None) -> list[str]:
+    """Return the folders of tests to run: the chosen ones, or all but `WITHOUT`.
+
+    `CannotRunError` for one without tests.
+    """
+    folders = [one.name for one in sorted((ROOT / "tests").iterdir()) if any(one.glob("test_*.py"))]
+    if unknown := set(chosen or ()) - set(folders):
+        raise CannotRunError(f"no tests in tests/{min(unknown)}; name a folder of tests")
+    return chosen or [one for one in folders if one not in WITHOUT]
+
+
 def main() -> int:
     """Try a sample of mutants; 1 if fewer than `--at-least` percent are noticed."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -219,12 +233,17 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=20, help="of tests per mutant")
     parser.add_argument("--workers", type=int, default=1, help="mutants tried at once")
     parser.add_argument("--at-least", type=float, default=0, help="percent to notice")
+    parser.add_argument(
+        "--tests",
+        action="append",
+        metavar="FOLDER",
+        help="run the tests of this folder only (may be given several times)",
+    )
     options = parser.parse_args()
     RESULTS.mkdir(parents=True, exist_ok=True)
     test_map = TestMap()
-    folders = [one.name for one in sorted((ROOT / "tests").iterdir()) if any(one.glob("test_*.py"))]
     with ThreadPoolExecutor(options.workers) as threads:
-        list(threads.map(test_map.add_folder, [one for one in folders if one not in WITHOUT]))
+        list(threads.map(test_map.add_folder, list_folders(options.tests)))
     mutants = [
         one for package in options.packages for one in sample(package, options.count, options.seed)
     ]

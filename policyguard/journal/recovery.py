@@ -127,7 +127,7 @@ def require_own_anchor(path: Path, first: bytes, anchor: Anchor, hasher: Hasher)
 
 def require_anchored(path: Path, first: bytes, count: int, hasher: Hasher) -> None:
     """Raise `AlteredError` if a journal of `count` lines had an anchor, which is gone."""
-    if count > 1 and hasher.key_id and first_key_id(first) == hasher.key_id:
+    if count > 1 and first_key_id(first) == hasher.key_id:
         raise AlteredError(path, f"has {count} lines, and its anchor is gone")
 
 

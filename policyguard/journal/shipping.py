@@ -75,8 +75,7 @@ def _ship_file(file: Path, target: ShipTarget, verify_file: Callable[[Path], Ver
     if found:
         reason = f"does not verify: {found[0].message}"
         raise JournalError(file, reason, "see `policyguard journal verify`; it is not copied")
-    kept = _common_size(file, target, size)
-    if kept == size:
+    if _common_size(file, target, size) == size:
         return False
     digest = hashlib.sha256()
 
@@ -101,11 +100,14 @@ def _whole_lines(file: Path) -> int:
     return end
 
 
-def _common_size(file: Path, target: ShipTarget, size: int) -> int:
-    """Return how many bytes of a journal its copy has. Raises `JournalError` for another file."""
+def _common_size(file: Path, target: ShipTarget, size: int) -> int | None:
+    """Return how many bytes of a journal its copy has; None without a copy.
+
+    Raises `JournalError` for another file.
+    """
     copy = target.open(file.name)
     if copy is None:
-        return -1
+        return None
     common = 0
     with copy, file.open("rb") as own:
         while chunk := copy.read(_CHUNK_BYTES):

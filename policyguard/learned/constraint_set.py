@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -117,7 +117,7 @@ class ConstraintSet(msgspec.Struct, eq=False, kw_only=True):
             del self._revoked[next(iter(self._revoked))]
         return constraint
 
-    def on_key(self, scope: str, key: str) -> Iterable[Constraint]:
+    def on_key(self, scope: str, key: str) -> Collection[Constraint]:
         """Return the constraints on a key in a scope."""
         found = self._by_key.get((scope, key))
         return found.values() if found else ()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
+from benchmarks.mutants import CannotRunError, list_folders
 from benchmarks.mutations import find_mutants
 
 SOURCE = '''"""Text with 1 < 2."""
@@ -61,3 +64,12 @@ def test_what_runs_at_import_affects_its_function_class_or_module(tmp_path: Path
     assert affected["True"] == (9, 15)
     assert affected["2"] == affected["3"] == (18, 20)
     assert affected["self.total -= n"] == (13, 13)
+
+
+def test_chosen_folders_alone_are_run() -> None:
+    assert list_folders(["guard", "cel"]) == ["guard", "cel"]
+    assert {"guard", "cel", "stories"} <= set(list_folders(None))
+    assert "benchmarks" not in list_folders(None)
+    assert list_folders(["benchmarks"]) == ["benchmarks"]
+    with pytest.raises(CannotRunError, match="no tests in tests/cases; name a folder"):
+        list_folders(["cel", "cases"])

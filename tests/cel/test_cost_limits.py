@@ -113,6 +113,13 @@ class TestAtCompileTime:
             body = f"x.all(e, !(x && {body}))"
         assert ("too-deep", "operators are nested too deeply") in problems(body)
 
+    def test_blocks_are_counted_up_to_the_limit(self) -> None:
+        def nested(times: int) -> str:
+            return "x.all(e, " * 2 + "!(x && " * times + "x" + ")" * (times + 2)
+
+        cel.compile(nested(13), DYN)
+        assert problems(nested(14)) == [("too-deep", "operators are nested too deeply")]
+
 
 class TestAtRunTime:
     def test_iterations(self) -> None:

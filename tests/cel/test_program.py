@@ -405,6 +405,9 @@ def test_without_checking_undeclared_names_fail_at_run_time() -> None:
     with pytest.raises(cel.CelEvaluationError) as caught:
         cel.compile("nothing", declarations, check=False)()
     assert caught.value.kind == "undeclared-reference"
+    with pytest.raises(cel.CelEvaluationError) as caught:  # the macro's variable ends with it
+        cel.compile("[1].exists(e, e == 1) && e == 1", declarations, check=False)()
+    assert caught.value.kind == "undeclared-reference"
     assert cel.compile("x == 'a'", declarations, check=False)(x=1) is False
 
 

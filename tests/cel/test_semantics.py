@@ -95,6 +95,7 @@ class TestEquality:
             assert evaluate(f"x != {source}", x=value) is not expected
             assert evaluate(f"x in [{source}]", x=value) is expected
             assert evaluate(f"x in [{source}, {source}]", x=value) is expected
+            assert evaluate(f"x in [{source}, 'no value']", x=value) is expected
 
     def test_nan_is_in_no_list_not_even_its_own(self) -> None:
         values = [math.nan]

@@ -138,6 +138,22 @@ def test_additional_properties_stay_open(more: dict[str, Any], tmp_path: Path) -
     assert codes(check(tmp_path, rule("call.args.other == 'x'"), closed)) == ["cel/unknown-field"]
 
 
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"additionalProperties": True}, []),
+        ({"additionalProperties": False}, ["cel/unknown-field"]),
+    ],
+)
+def test_an_object_without_properties_is_open_unless_it_says_otherwise(
+    more: dict[str, Any], expected: list[str], tmp_path: Path
+) -> None:
+    properties = {"extra": {"type": "object", **more}}
+    schema = {"type": "object", "properties": properties, "required": ["extra"]}
+    tools = {"tools": [{**NAMED, "inputSchema": schema}]}
+    assert codes(check(tmp_path, rule("call.args.extra.x == 'y'"), tools)) == expected
+
+
 def test_tools_of_one_name_have_the_arguments_of_both(tmp_path: Path) -> None:
     other = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
     tools = [{"tools": [TOOL]}, {"tools": [{"name": "refund", "inputSchema": other}]}]
@@ -208,6 +224,7 @@ BROKEN: list[tuple[str, str, tuple[int, int]]] = [
     ('{"tools":\n [{"inputSchema": {}}]}', "tools/form", (2, 3)),
     ('[{"type": "function"}]', "tools/form", (1, 2)),
     ('[{"name": ""}]', "tools/form", (1, 2)),
+    ('[{"name": 7}]', "tools/form", (1, 2)),
     ('{"tools": [{"name": "a"}],\n "nextCursor": "b"}', "tools/incomplete", (2, 2)),
     ('{"tools": [{"name": "a", "inputSchema": []}]}', "tools/malformed", (1, 41)),
     ('[{"name": "a", "parameters": {"type": "strin"}}]', "tools/malformed", (1, 39)),

@@ -63,6 +63,35 @@ def test_refund_keeps_an_equal_charge_made_at_another_time() -> None:
     assert [usage.used_at(at, WITHIN) for at in (5, 9, 10)] == [3, 3, 0]
 
 
+def test_refund_of_a_charge_made_ahead_removes_that_one() -> None:
+    usage = _usage_of((0, 3))
+    for charged_at in (50, 60):
+        usage.add_ahead(charged_at, 1, 2, max_charges=9)
+    usage.refund(2, 60, WITHIN)
+    assert ([one.at for one in usage.ahead], usage.used) == ([50], 5)
+    usage.refund(3, 0, WITHIN)  # none ahead is of this time
+    assert ([one.at for one in usage.ahead], usage.used) == ([50], 2)
+
+
+def test_refund_at_an_unknown_time_removes_a_charge_of_that_amount() -> None:
+    usage = _usage_of((0, 3), (5, 4))
+    usage.refund(4, None, WITHIN)
+    assert [usage.used_at(at, WITHIN) for at in (6, 10)] == [3, 0]
+
+
+def test_refund_without_a_window() -> None:
+    usage = BudgetUsage()
+    usage.charge(3, 5, None, 100)
+    usage.refund(2, 5, None)
+    assert usage.used == 1
+
+
+def test_charge_that_has_just_left_the_window_cannot_be_refunded() -> None:
+    usage = _usage_of((5, 3), (15, 4))
+    usage.refund(3, 5, WITHIN)
+    assert usage.used == 4
+
+
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 5)), max_size=20), st.randoms())
 def test_charges_can_be_inserted_in_any_order(
     charges: list[tuple[int, int]], random: Random

@@ -121,6 +121,16 @@ def test_success_in_another_process_discards_the_evidence(tmp_path: Path) -> Non
     assert not _fail(other, "e")
 
 
+def test_a_success_beside_the_failure_ends_the_constraint_in_the_store(tmp_path: Path) -> None:
+    session = _guard(tmp_path, 1).session("s")
+    failing, succeeding = (session.check("build", {"target": "x"}) for _ in range(2))
+    session.record(failing, error="wrong")
+    with closing(SqliteStore(tmp_path / "state" / "store.db", caps=CAPS)) as other:
+        assert len(list(other.constraints.list())) == 1
+        session.record(succeeding, result="fine")
+        assert not list(other.constraints.list())
+
+
 def test_constraints_and_revocations_reach_other_guards_within_a_second(tmp_path: Path) -> None:
     one, other = _guard(tmp_path, 1), _guard(tmp_path, 1)
     assert other.session("x").preview("build", {"target": "x"}).allowed
@@ -238,6 +248,15 @@ def test_failures_count_although_the_store_was_locked(tmp_path: Path, event_betw
     assert bool(learned) is (event_between == "others")
     assert _fail(_guard(tmp_path, 3), "d") is not bool(learned)
     assert not _fail(_guard(tmp_path, 3), "e")
+
+
+def test_a_success_that_refutes_nothing_writes_nothing(tmp_path: Path) -> None:
+    guard, store = _guard_with_failing_store(tmp_path, 3)
+    session = guard.session("a")
+    decision = session.check("build", {"target": "x"})
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert session.record(decision, result="fine").errors == ()
 
 
 def test_call_that_is_allowed_although_the_store_is_locked_is_counted(tmp_path: Path) -> None:
@@ -423,6 +442,17 @@ def test_what_a_session_learned_for_itself_ends_with_it(tmp_path: Path, closes: 
     with closing(SqliteStore(tmp_path / "s.db", caps=None, read_only=True)) as store:
         assert [scope for scope, _, _ in store.evidence.list()] == kept
         assert sorted(one.scope for one in store.constraints.list()) == kept
+
+
+def test_a_run_that_ended_takes_nothing_from_a_later_one_of_its_session(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY.replace("CORROBORATE, scope: project", "1, scope: session"))
+    with Guard.load(file, store=tmp_path / "s.db") as guard:
+        guard.session("s").end()
+        session = guard.session("s")
+        session.record(session.check("build", {"n": 1}), error="wrong")
+    with Guard.load(file, store=tmp_path / "s.db") as guard:
+        assert not guard.session("s").check("build", {"n": 1}).allowed
 
 
 def test_a_locked_store_loses_no_end_of_a_session(tmp_path: Path) -> None:

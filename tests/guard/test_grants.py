@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from policyguard import Guard, Session
 from policyguard.model.decision import Decision
@@ -125,6 +126,29 @@ def test_a_grant_lifts_ask_only(policy: Path, clock: Clock) -> None:
     refused = session.preview("pay", {"order": "B2", "amount": 10001})
     assert refused.effect == "block"
     assert [violation.id for violation in refused.violations] == ["rules/large"]
+
+
+def test_a_grant_does_not_lift_the_halt_of_the_entry_that_asked(
+    policy: Path, clock: Clock, tmp_path: Path
+) -> None:
+    halting = POLICY.replace("{max: 1, effect: ask}", "{max: 1, effect: ask, halt_at: 5}")
+    assert halting != POLICY
+    policy.write_text(halting)
+    session = load(policy, clock).session("s")
+    assert session.check("poll", {}).allowed
+    grant(session, "poll", {}, "call")
+    assert [session.check("poll", {}).effect for _ in range(3)] == ["allow", "allow", "halt"]
+
+
+def test_a_grant_of_an_unknown_scope_allows_nothing(policy: Path, clock: Clock) -> None:
+    """A later version may have written it."""
+    session = load(policy, clock).session("s")
+    made = grant(session, "plain", {}, "call")
+    grants = session.guard._state.evaluator_state.grants
+    grants.put(replace(made, scope="team:t"))
+    assert session.check("plain", {}).effect == "ask"
+    grants.put(made)
+    assert session.check("plain", {}).allowed
 
 
 def test_a_decision_that_also_blocks_cannot_be_remembered(policy: Path, clock: Clock) -> None:

@@ -77,6 +77,55 @@ def test_the_host_sets_and_clears(policy: Path) -> None:
     assert not run(session, "edit", path="/c")
 
 
+def test_a_call_clears_all_that_it_names_and_again_when_it_ends(policy: Path) -> None:
+    session = Guard.load(policy).session("s")
+    session.mark("approved")
+    run(session, "read", path="/a")
+    edit = session.check("edit", {"path": "/a"})
+    assert not session.preview("edit", {"path": "/a"}).allowed
+    run(session, "test")  # while the edit runs
+    session.record(edit, result="done")
+    assert not run(session, "ship")
+
+
+def test_another_process_knows_what_each_call_has_cleared(policy: Path, tmp_path: Path) -> None:
+    with Guard.load(policy, store=tmp_path / "state.db") as guard:
+        session = guard.session("s")
+        run(session, "test")
+        session.mark("approved")
+        for path in ("/a", "/b"):
+            session.mark("read", path)
+            assert run(session, "edit", path=path)
+    with Guard.load(policy, store=tmp_path / "state.db") as guard:
+        session = guard.session("s")
+        assert not run(session, "ship")
+        assert not any(run(session, "edit", path=path) for path in ("/a", "/b"))
+
+
+def test_a_keyed_mark_is_set_while_one_of_its_keys_is() -> None:
+    text = POLICY.replace("  read:\n", "  read:\n    within: 60s\n")
+    assert text != POLICY
+    session = load_text(text).session("s")
+    begin = 4_102_444_800 * 10**9  # no earlier than the start of the session
+    for path, seconds in (("/a", 0), ("/b", 30)):
+        decision = session.check("read", {"path": path}, at=begin + seconds * 10**9)
+        session.record(decision, result="done", at=begin + seconds * 10**9)
+    marks = session._state.marks
+    assert marks is not None
+    found = [marks.list_set(session._state, begin + at * 10**9) for at in (59, 61, 89, 91)]
+    assert found == [["read"], ["read"], ["read"], []]
+
+
+def test_a_policy_without_marks_goes_on_with_a_session_that_has_some(
+    policy: Path, tmp_path: Path
+) -> None:
+    with Guard.load(policy, store=tmp_path / "state.db") as guard:
+        run(guard.session("s"), "read", path="/a")
+    policy.write_text("policyguard: 1\nname: bare\n")
+    with Guard.load(policy, store=tmp_path / "state.db") as guard:
+        assert run(guard.session("s"), "edit", path="/a")
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [

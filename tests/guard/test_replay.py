@@ -60,6 +60,15 @@ def test_call_can_be_admitted_against_the_policy(guard: ReplayGuard) -> None:
     assert session.check(_call(3)).effect is Effect.BLOCK
 
 
+def test_a_call_without_a_time_is_under_no_budget_of_time(tmp_path: Path) -> None:
+    budgets = "budgets: {hour: {time: 1h}}"
+    (tmp_path / "p.yaml").write_text(f"policyguard: 1\nname: p\n{budgets}\n")
+    session = _start(ReplayGuard(compile_policy(tmp_path / "p.yaml")))
+    assert session.check(_call(1)).allowed
+    assert session.check(Admitted("s", None, "c2", "read", {})).allowed
+    assert not session.check(_call(3601)).allowed
+
+
 def test_admitted_state_change_ends_a_repetition(guard: ReplayGuard) -> None:
     for state_changing in (False, True):
         session = _start(guard)

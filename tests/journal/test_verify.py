@@ -18,7 +18,7 @@ from policyguard.journal.format import encode
 from policyguard.journal.verify import VerifyResult, verify
 from policyguard.model.event import Event, SessionEnded, SessionStarted, TurnStarted
 from policyguard.store.memory.store import MemoryStore
-from policyguard.store.protocol import Anchor, Caps
+from policyguard.store.protocol import Anchor, Caps, Repaired
 from policyguard.store.sqlite.store import SqliteAnchors, SqliteStore
 from tests.examples import examples
 from tests.journal.setup import CAPS, JournalSetup, run
@@ -423,11 +423,54 @@ def test_a_file_that_is_not_a_journal(tmp_path: Path, content: bytes) -> None:
     assert codes(verify([tmp_path])) == [("no-chain", 1)]
 
 
+def test_a_journal_without_the_hash_of_its_first_line(setup: JournalSetup) -> None:
+    """Its name, or an anchor of its session, shows that it was a journal."""
+    path, copy = setup.journal.path_of("s"), setup.folder / "copy.jsonl"
+    first = json.loads(setup.lines("s")[0])
+    del first["hash"]
+    path.write_bytes(b"".join([json.dumps(first).encode() + b"\n", *setup.lines("s")[1:]]))
+    assert codes(verify([path])) == [("edited", 1)]
+    path.rename(copy)
+    assert codes(verify([copy], anchors=setup.anchors)) == [("edited", 1)]
+    assert codes(verify([copy])) == [("no-chain", 1)]
+
+
+def test_a_copy_under_another_name_is_verified_without_anchors(setup: JournalSetup) -> None:
+    copy = setup.folder / "copy.jsonl"
+    copy.write_bytes(b"".join(setup.lines("s")))
+    assert verify([copy]) == VerifyResult(1, 10, ())
+
+
+def test_lines_of_a_broken_journal_are_counted(setup: JournalSetup) -> None:
+    result = after(setup, lambda ls: [ls[0], *ls[2:]])
+    assert (codes(result), result.lines) == ([("dropped", 2)], 9 + 10)
+
+
+def test_a_folder_that_is_not_there(setup: JournalSetup, tmp_path: Path) -> None:
+    """Anchors show that there was one; without them it may be a mistyped path."""
+    folder = tmp_path / "moved" / "journal"
+    with pytest.raises(JournalError, match="does not exist"):
+        verify([folder])
+    assert codes(verify([folder], anchors=setup.anchors)) == [("missing-file", None)] * 2
+    with pytest.raises(JournalError, match="does not exist"):
+        verify([folder.with_name("journals")], anchors=setup.anchors)
+
+
+def test_an_exported_note_of_a_repair_explains_no_missing_journal(setup: JournalSetup) -> None:
+    known = list(setup.anchors.all())
+    repaired = Repaired("s", known[0].chain, 1, known[0].count, 0, 5, is_keyed=False)
+    setup.journal.path_of("s").unlink()
+    setup.anchors.delete("s")
+    result = verify([setup.folder], anchors=setup.anchors, exported=[*known, repaired])
+    assert codes(result) == [("missing-file", None)]
+
+
 def test_files_that_cannot_be_read(setup: JournalSetup) -> None:
     (setup.folder / "folder.jsonl").mkdir()
     (setup.folder / "gone.jsonl").symlink_to("nowhere")
+    (setup.folder / "memory.jsonl").symlink_to("/proc/self/mem")  # fails even for root
     result = verify([setup.folder], anchors=setup.anchors)
-    assert [code for code, _ in codes(result)] == ["unreadable", "unreadable"]
+    assert [code for code, _ in codes(result)] == ["unreadable"] * 3
     assert result.lines == 20
 
 

@@ -568,6 +568,23 @@ def test_latest_revoked_ids_are_remembered() -> None:
     assert constraints.revoked() == ("k2", "k3", "k4")
 
 
+def test_what_is_learned_confirmed_or_revoked_is_to_be_saved() -> None:
+    constraints, config = _constraint_set(), _learn_settings(1)
+    (id_,) = _learn(constraints, config, [_failure("call:a")], at=0)
+    assert constraints.changed_ids == {id_}
+    constraints.changed_ids.clear()
+    _learn(constraints, config, [_failure("call:a")], at=1)
+    assert constraints.changed_ids == {id_}
+    constraints.changed_ids.clear()
+    revoked = constraints.revoke(id_)
+    assert revoked is not None
+    assert revoked.id == id_
+    assert constraints.changed_ids == {id_}
+    constraints.changed_ids.clear()
+    assert constraints.revoke(id_) is None
+    assert constraints.changed_ids == set()
+
+
 @pytest.mark.parametrize(
     ("began_at", "at", "expected"),
     [(5, 14, True), (5, 15, False), (None, 15, True), (5, None, True), (None, None, True)],

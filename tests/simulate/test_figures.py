@@ -10,7 +10,7 @@ import pytest
 
 from policyguard import Guard
 from policyguard.report.replay.figures import Figures
-from policyguard.simulate import Labels, Replay, load
+from policyguard.simulate import Labels, Replay, ReportSize, load
 from policyguard.simulate.proportions import wilson_interval
 from policyguard.traces import Reader
 from tests.simulate.recording import NO_SECRETS, failed, lines, policy, read, write
@@ -39,6 +39,27 @@ def test_calls_after_the_first_refusal_are_counterfactual(tmp_path: Path) -> Non
     ]
     assert run.timeline[1].rule == "rules/no-secrets"
     assert run.timeline[0].args == '{"path":"/a"}'
+
+
+def test_a_report_keeps_refused_sessions_rather_than_others(tmp_path: Path) -> None:
+    sessions = [lines("a", [read("/a")]), lines("b", [read("/secret")], success=False)]
+    compiled = load(policy(tmp_path / "policy.yaml", NO_SECRETS))
+    replay = Replay(compiled, observe=False, labels=None, report_size=ReportSize(sessions=1))
+    replay.add(Reader().read(write(tmp_path / "t.jsonl", *sessions)))
+    assert [run.id for run in replay.finish().sessions] == ["b"]
+
+
+def test_a_failure_has_a_signature_or_none(tmp_path: Path) -> None:
+    calls = [failed("bash", "locked", n=1), failed("bash", "odd", n=2)]
+    text = "signatures: [{id: locked, pattern: locked}]"
+    (run,) = _replayed(write(tmp_path / "t.jsonl", lines("s", calls)), text).sessions
+    assert [call.signature for call in run.timeline] == ["locked", None]
+
+
+def test_the_first_hundred_skipped_places_are_named(tmp_path: Path) -> None:
+    trace = write(tmp_path / "t.jsonl", lines("s", [read("/a")]), ["{"] * 101)
+    traces = _replayed(trace, NO_SECRETS).traces
+    assert (traces.skipped, len(traces.skips)) == (101, 100)
 
 
 def test_a_recorded_refusal_that_is_now_allowed_is_a_divergence(tmp_path: Path) -> None:

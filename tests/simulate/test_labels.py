@@ -110,6 +110,16 @@ def test_a_bad_table_is_refused_with_its_place(tmp_path: Path, text: str, messag
         Labels.read(path)
 
 
+def test_a_bad_row_of_parquet_is_refused_with_its_number(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    from pyarrow import parquet
+
+    path = tmp_path / "labels.parquet"
+    parquet.write_table(arrow.table({"session": ["a", "a"], "success": [True, False]}), path)
+    with pytest.raises(LabelError, match=r"labels\.parquet:2: conflicts with .*:1"):
+        Labels.read(path)
+
+
 def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     path = tmp_path / "labels.parquet"

@@ -339,8 +339,7 @@ class _Generator(LoopWriter):
         return PythonExpr(f"{callee}({', '.join(arguments)})", kind)
 
     def expected_kind(self, node: Expr) -> str:
-        expected = self.checked.expected_types.get(node)
-        return expected.kind if expected is not None else ""
+        return self.checked.expected_types[node].kind
 
     def callee(self, overloads: tuple[Function, ...]) -> str:
         first = overloads[0]

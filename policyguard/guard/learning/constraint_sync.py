@@ -213,7 +213,7 @@ class ConstraintSync:
         """Whether a success may refute evidence or a constraint, here or in the store."""
         if self._constraint_set.evidence_for(observation.scope, observation.evidence_key):
             return True
-        if any(True for _ in self._constraint_set.on_key(observation.scope, observation.key)):
+        if self._constraint_set.on_key(observation.scope, observation.key):
             return True
         return self.store.evidence.get(observation.scope, observation.evidence_key) is not None
 

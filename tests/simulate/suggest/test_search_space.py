@@ -55,6 +55,20 @@ def test_the_longest_cycle_is_tried_for_limits_that_are_not_loosened(tmp_path: P
     assert axis.options[1].entry == {"longest": 10, "max": 4, "advise_at": 3}
 
 
+def test_a_window_holds_more_calls_than_the_limit_admits(tmp_path: Path) -> None:
+    text = "limits: {default: {repeat: {max: 4, window: 6}}}"
+    (axis,) = (
+        axis for id_, axis in _axes(policy(tmp_path / "p.yaml", text)).items() if "repeat" in id_
+    )
+    windows: dict[int, list[object]] = {}
+    for option in axis.options:
+        found = dict(option.setting)
+        windows.setdefault(int(found["max"]), []).append(found["window"])
+    assert windows.pop(4) == [6, 12, "all"]
+    loosened = {most: found for most, found in windows.items() if most > 4}
+    assert loosened == {5: [6], 6: [12], 8: [12], 12: ["all"]}
+
+
 def test_one_of_several_limits_of_a_kind_changes_and_the_others_stay(tmp_path: Path) -> None:
     text = "limits: {default: {failures: [{max: 6, same: error}, {max: 9, by: tool}]}}"
     axes = _axes(policy(tmp_path / "p.yaml", text))

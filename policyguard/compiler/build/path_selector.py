@@ -16,6 +16,8 @@ from policyguard.shell.touched import has_unknown_folder, normalize
 
 _ESCAPE = re.compile(r"%(?:25)*(?:[0-7][0-9A-Fa-f])")
 _VARIABLE = re.compile(r"\$(?:\{[^}]*\}|\([^)]*\)|[A-Za-z_]\w*)")
+_DRIVE = re.compile(r"[A-Za-z]:(?:/|\Z)")
+"""With what absolute paths of Windows begin."""
 _USER_HOME = re.compile(r"~([^/]+)(?=/|\Z)")
 _HOMES = ("/home/*", "/Users/*", "/root")
 _UNKNOWN_CHARACTER = re.compile(f"[{MARKS}\x00-\x08]")
@@ -111,7 +113,8 @@ def _elsewhere(glob: str) -> Iterator[str]:
 
 
 def _is_below(form: str) -> bool:
-    return not form.startswith(("/", "~")) and form != ".." and not form.startswith("../")
+    is_elsewhere = form == ".." or form.startswith(("/", "~", "../")) or _DRIVE.match(form)
+    return not is_elsewhere
 
 
 @lru_cache(maxsize=_CACHED)

@@ -128,6 +128,8 @@ class Shell(PolicyStruct, frozen=True, kw_only=True):
     bounds: ShellBounds
     arguments: tuple[str, ...] = ()
     """Names of the arguments of tools that may hold a command text."""
+    words: tuple[str, ...] = ()
+    """Names of the arguments that may hold a list of words behind that text."""
     first_line_tools: tuple[str, ...] = ()
     """Tools of whose command text only the first line is a command: text for a file follows."""
     wrappers: dict[str, Wrapper] = msgspec.field(default_factory=dict)

@@ -73,3 +73,18 @@ def test_arguments_too_deep_for_python_are_refused_as_invalid(session):
 )
 def test_words_of_a_command_that_is_no_text(value, command):
     assert command_reader(("a",))({"a": value}) == command
+
+
+@pytest.mark.parametrize(
+    ("args", "command"),
+    [
+        ({"command": "rm", "args": ["-rf", "a b"]}, "rm\nrm -rf 'a b'\nrm -rf a b"),
+        ({"command": "rm", "args": ["-rf", "x"], "cwd": "/"}, "rm\nrm -rf x"),
+        ({"command": "ls", "argv": [1, "x"], "args": "y"}, "ls\nls 1 x"),
+        ({"command": "ls", "args": {"a": "b"}}, "ls"),
+        ({"command": "ls", "args": []}, "ls"),
+        ({"args": ["rm", "x"]}, ""),
+    ],
+)
+def test_words_beside_a_command(args, command):
+    assert command_reader(("command",), ("args", "argv"))(args) == command

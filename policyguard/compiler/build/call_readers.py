@@ -15,18 +15,19 @@ _TEXT_OPTIONS = (["-c"], ["-lc"])
 """Behind these, the last word is a text for a shell, and no tool takes it apart."""
 
 
-def command_reader(names: tuple[str, ...]) -> ArgumentReader:
-    """Return a reader of the shell command in these arguments.
+def command_reader(names: tuple[str, ...], word_lists: tuple[str, ...] = ()) -> ArgumentReader:
+    """Return a reader of the shell command in these arguments; `word_lists` may hold its words.
 
     Several commands are one per line, in the order of `names`: only the server knows which it runs.
     So are the ways to run a list of words, in which numbers, nested lists and objects are words.
     """
     find_values = _argument_finder(names)
+    lists_of_words = frozenset(word_lists)
     plain_names = frozenset(names) if not any("." in name for name in names) else frozenset()
 
     def derive(args: dict[str, Any]) -> str:
         named = plain_names.intersection(args)
-        if len(named) == 1:
+        if len(named) == 1 and (len(args) == 1 or lists_of_words.isdisjoint(args)):
             (name,) = named
             text = args[name]
             if text.__class__ is str and text[:1].isalnum():
@@ -39,6 +40,10 @@ def command_reader(names: tuple[str, ...]) -> ArgumentReader:
             commands.append(value)
             if (parsed := _parse_json(value)) is not None:
                 commands += _read_word_list([*_read_texts(parsed)])
+            for name in word_lists:
+                if isinstance(args.get(name), list):  # `{command: rm, args: [-rf, x]}`
+                    texts = _join_words([*_read_texts(args[name])])
+                    commands += [f"{value} {text}" for text in texts if text]
         return "\n".join(command for command in commands if command and not command.isspace())
 
     return derive
@@ -50,14 +55,19 @@ def _read_word_list(words: list[str]) -> Iterator[str]:
     Most tools run it as it stands, so that `[bash, -c, "rm x"]` has three words; some join the
     words for a shell. If the first has spaces, it may be a list of commands.
     """
-    import shlex  # few calls have such a list
-
-    as_it_stands, joined = shlex.join(words), " ".join(words)
+    as_it_stands, *joined = _join_words(words)
     yield as_it_stands
-    if joined != as_it_stands and words[-2:-1] not in _TEXT_OPTIONS:
-        yield joined
+    if joined and words[-2:-1] not in _TEXT_OPTIONS:
+        yield from joined
         if len(words[0].split()) > 1:
             yield from words
+
+
+def _join_words(words: list[str]) -> list[str]:
+    """Return the texts that words become: each a word, and joined for a shell if that differs."""
+    import shlex  # few calls have such a list
+
+    return list(dict.fromkeys((shlex.join(words), " ".join(words))))
 
 
 def targets_reader(names: tuple[str, ...]) -> Callable[[dict[str, Any]], tuple[str, ...]]:

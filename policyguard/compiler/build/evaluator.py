@@ -171,7 +171,9 @@ def _targets_reader(policy: Policy, reads: frozenset[str]) -> Any:
 
 def _field_readers(policy: Policy, reads: frozenset[str]) -> dict[str, call_readers.ArgumentReader]:
     readers = {
-        "command": call_readers.command_reader(policy.classify.shell.arguments),
+        "command": call_readers.command_reader(
+            policy.classify.shell.arguments, policy.classify.shell.words
+        ),
         "strings": call_readers.read_strings,
         "text": call_readers.read_text,
     }

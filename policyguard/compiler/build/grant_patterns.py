@@ -107,7 +107,8 @@ class GrantPatterns:
         return targets_reader(self._classify.folder)(args)
 
     def _read_command(self, args: dict[str, Any]) -> str:
-        command: str = command_reader(self._classify.shell.arguments)(args)
+        shell = self._classify.shell
+        command: str = command_reader(shell.arguments, shell.words)(args)
         return command
 
     def _find_folder(self, args: dict[str, Any], cwd: str) -> str:

@@ -7,6 +7,9 @@ from typing import NoReturn
 
 from policyguard.shell.globs import Glob
 
+_OPERATORS = frozenset(("&&", "||", ";", "&"))
+_QUOTES = "'\""
+
 
 class PatternError(ValueError):
     """A command pattern that means nothing; `help` says what to write."""
@@ -56,6 +59,7 @@ class CommandPattern:
         parts = text.split()
         stages: list[list[str]] = [[]]
         for part in parts:
+            _refuse_syntax(text, part)
             if part == "|":
                 stages.append([])
             else:
@@ -72,6 +76,20 @@ class CommandPattern:
 
     def __repr__(self) -> str:
         return f"CommandPattern({self.text!r})"
+
+
+def _refuse_syntax(text: str, part: str) -> None:
+    """Refuse what means something to a shell alone: with it, the pattern would never match."""
+    if part in _OPERATORS or part.endswith(";"):
+        _fail(
+            text, f"`{part}` joins commands", "write a pattern for each command, or `|` for a pipe"
+        )
+    if part[0] in _QUOTES or part[-1] in _QUOTES:
+        _fail(
+            text,
+            f"`{part}` has quotes",
+            "write words as the program gets them; `*` stands for any text, with spaces too",
+        )
 
 
 def _read_stage(text: str, parts: list[str]) -> Stage:

@@ -287,8 +287,8 @@ class Wrapped:
             elif writers:
                 self._reading.add_unknown("script that is run is not known", writers)
         if texts and operands and not runner.operand:  # code may run them, as `exec @ARGV`
-            reading_of = SimpleCommand(operands[0], operands[0], tuple(operands[1:]))
-            self._reading.add(_run_by(command.program, reading_of))
+            behind = SimpleCommand(operands[0], operands[0], tuple(operands[1:]))
+            self._reading.add(_run_by(command.program, behind))
         for text in texts:
             if runner.runs_by and is_static(text) and not any(by in text for by in runner.runs_by):
                 continue

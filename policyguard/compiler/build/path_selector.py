@@ -84,7 +84,7 @@ class PathSelector:
 
     def _may_match(self, path: str, cwd: str) -> bool:
         for form in _locate(path, cwd):
-            is_absolute = form.startswith(("/", "~"))
+            is_absolute = _is_absolute(form)
             if self._whole and (_is_below(form) or (is_absolute and not cwd)):
                 return True
             if any(glob.may_match(form) for glob in self._possible):
@@ -112,9 +112,12 @@ def _elsewhere(glob: str) -> Iterator[str]:
             yield f"{home}{rest}"
 
 
+def _is_absolute(form: str) -> bool:
+    return form.startswith(("/", "~")) or _DRIVE.match(form) is not None
+
+
 def _is_below(form: str) -> bool:
-    is_elsewhere = form == ".." or form.startswith(("/", "~", "../")) or _DRIVE.match(form)
-    return not is_elsewhere
+    return not _is_absolute(form) and form != ".." and not form.startswith("../")
 
 
 @lru_cache(maxsize=_CACHED)

@@ -147,17 +147,15 @@ class Wrapped:
                 self._aliases[name] = text
                 indices += self._run_text(text, given)
             return indices
-        if not rest:
-            return self._run_script([], options, index, given) if wrapper.starts_shell else []
-        if wrapper.joins:
-            made = self._add_input(rest, given, options) if wrapper.appends else [rest]
-            return [each for words in made for each in self._run_text(" ".join(words), given)]
         names: list[str] = []
         while wrapper.assignments and rest and (match := _ASSIGNMENT.match(rest[0])):
             names.append(match[1])
             rest = rest[1:]
         if not rest:
-            return []
+            return self._run_script([], options, index, given) if wrapper.starts_shell else []
+        if wrapper.joins:
+            made = self._add_input(rest, given, options) if wrapper.appends else [rest]
+            return [each for words in made for each in self._run_text(" ".join(words), given)]
         assigned = (*command.variables, *names)
         if options.folder:
             self._reading.add(SimpleCommand("cd", "cd", (options.folder,), wrappers=around))
@@ -201,9 +199,7 @@ class Wrapped:
             rest = [
                 name
                 for word in arguments[position + 1 : end]
-                for name in (
-                    [word.replace("{}", name) for name in names] if "{}" in word else [word]
-                )
+                for name in _replace(word, "{}", names)
             ]
             if wrapper.joins:
                 indices += self._run_text(" ".join(rest), given)

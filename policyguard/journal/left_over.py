@@ -39,10 +39,14 @@ def find_pruning(path: Path, anchors: AnchorStore) -> Pruned | None:
     return None
 
 
+def _find_pruning_elsewhere(path: Path, anchors: AnchorStore) -> Pruned | None:
+    note = find_pruning(path, anchors)
+    return None if note is None or note.place == place_of(path.parent) else note
+
+
 def is_left_over(path: Path, anchors: AnchorStore) -> bool:
     """Whether a file's journal ended, and was deleted, elsewhere. Raises `StoreError`."""
-    note = find_pruning(path, anchors)
-    return note is not None and note.place != place_of(path.parent)
+    return _find_pruning_elsewhere(path, anchors) is not None
 
 
 def set_left_over_aside(path: Path, anchors: AnchorStore) -> Iterator[VerifyFinding]:
@@ -50,8 +54,8 @@ def set_left_over_aside(path: Path, anchors: AnchorStore) -> Iterator[VerifyFind
 
     Raises `JournalError` if it cannot be renamed, and `StoreError`.
     """
-    note = find_pruning(path, anchors)
-    if note is None or note.place == place_of(path.parent):
+    note = _find_pruning_elsewhere(path, anchors)
+    if note is None:
         return
     aside = path.with_name(f"{path.name}.{note.count}{ASIDE}")
     try:

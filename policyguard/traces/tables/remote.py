@@ -29,11 +29,11 @@ def replace_tables(files: Sequence[Path]) -> Iterator[Path]:
 
 def _find_root(file: Path) -> Path | None:
     """Return the folder of the table whose metadata a file is."""
-    if file.parent.name == "_delta_log":
-        return file.parent.parent
-    if file.parent.name == "metadata" and file.name.endswith(".metadata.json"):
-        return file.parent.parent
-    return None
+    folder = file.parent.name
+    is_metadata = folder == "_delta_log" or (
+        folder == "metadata" and file.name.endswith(".metadata.json")
+    )
+    return file.parent.parent if is_metadata else None
 
 
 def _list_table(root: Path, files: Sequence[Path]) -> Iterator[Path]:

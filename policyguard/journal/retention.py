@@ -123,14 +123,17 @@ def prune(
             continue
         if should_stop():
             break
-        path, anchor = folder / candidate.name, by_name.get(candidate.name)
-        if _went_elsewhere(path, anchor, anchors):
+        path, known = folder / candidate.name, by_name.get(candidate.name)
+        anchor = known
+        if _went_elsewhere(path, known, anchors):
             if find_pruning(path, anchors) is None:
                 continue
             anchor = None  # of the session that began anew elsewhere
         try:
             due = _find_due(path, anchors, anchor, None if in_excess else before, hasher)
-            if due is not None and (dry_run or _delete(due, anchors, retention, now, lock_session)):
+            if due is not None and (
+                dry_run or _delete(due, known, anchors, retention, now, lock_session)
+            ):
                 deleted.append(path)
                 total -= 1
         except JournalError as error:
@@ -235,12 +238,16 @@ def _find_due(
 
 def _delete(
     due: _DueJournal,
+    known: Anchor | None,
     anchors: AnchorStore,
     retention: Retention,
     now: int,
     lock_session: Callable[[str], SessionLock],
 ) -> bool:
-    """Delete a journal, unless its session is open, or has gone on since it was verified."""
+    """Delete a journal, unless its session is open, or has gone on since its anchor was `known`.
+
+    Perhaps it had none then because the session had just begun.
+    """
     path = due.path
     try:
         with lock_session(due.session):
@@ -248,6 +255,8 @@ def _delete(
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _version(os.fstat(descriptor)) != _version(due.status):
+                    return False
+                if anchors.get(due.session) != known:
                     return False
                 if due.anchor is not None and not delete_anchor(
                     anchors, due.anchor, due.end, now, retention

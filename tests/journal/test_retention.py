@@ -159,6 +159,31 @@ def test_a_journal_without_an_anchor_is_as_old_as_its_last_line(tmp_path: Path) 
     assert list(setup.anchors.notes()) == []  # nothing was anchored, so nothing is missing
 
 
+def test_a_journal_that_is_anchored_meanwhile_is_kept(tmp_path: Path) -> None:
+    """A session that begins and ends while journals are looked at is not the oldest of them."""
+    setup = JournalSetup(tmp_path)
+    write_closed(setup, "a", "b")
+    anchor = setup.anchors.get("b")
+    assert anchor is not None
+    setup.anchors.delete("b")
+
+    def lock_session(session: str) -> SessionLock:
+        setup.anchors.put(anchor)
+        return MemoryStore(caps=CAPS).lock_session(session)
+
+    result = prune_folder(
+        setup.folder,
+        setup.anchors,
+        msgspec.structs.replace(POLICY, max_journals=1),
+        now=BEGIN + 100 * DAY,
+        before=None,
+        hasher=Hasher(None),
+        lock_session=lock_session,
+    )
+    assert result.deleted == (setup.journal.path_of("a"),)
+    assert not verify([setup.folder], anchors=setup.anchors).has_failed
+
+
 def test_a_journal_of_one_line_is_as_old_as_that(tmp_path: Path) -> None:
     setup = JournalSetup(tmp_path)
     setup.write(SessionStarted("a", BEGIN))

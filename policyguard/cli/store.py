@@ -40,6 +40,7 @@ def status_command(store: str | Path, output_format: str) -> None:
     counts = {
         "constraints": len(opened.constraints.list()),
         "grants": len(opened.grants.list()),
+        "marks": len(opened.marks.list()),
         "evidence": len(opened.evidence.list()),
         "anchors": sum(1 for _ in opened.anchors.all()),
         "budgets": len(opened.quotas.keys()),
@@ -67,9 +68,9 @@ def status_command(store: str | Path, output_format: str) -> None:
 def copy_command(source: str | Path, target: str | Path) -> None:
     """Copy the store SOURCE into TARGET, which must be new: a file or a database.
 
-    What is learned and granted, the budgets, the anchors of journals and the key of fingerprints
-    are copied, read back and compared, and so are the journals of this host. End the guards that
-    use SOURCE first; then give them TARGET. SOURCE stays as it is.
+    What is learned, granted and marked, the budgets, the anchors of journals and the key of
+    fingerprints are copied, read back and compared, and so are the journals of this host. End the
+    guards that use SOURCE first; then give them TARGET. SOURCE stays as it is.
     """
     if not is_database_address(source) and not Path(source).is_file():
         usage_error(f"no store at {source}")
@@ -86,7 +87,7 @@ def copy_command(source: str | Path, target: str | Path) -> None:
     taken.close()
     names = [for_terminal(str(hide_address(store))) for store in (source, target)]
     click.echo(f"{names[0]} is copied to {names[1]}, and compared")
-    for name in ("constraints", "grants", "evidence", "anchors", "usages"):
+    for name in ("constraints", "grants", "marks", "evidence", "anchors", "usages"):
         shown = "budgets" if name == "usages" else name
         click.echo(f"  {shown:12} {len(getattr(content, name)):,}")
     (copied,) = journals

@@ -97,7 +97,8 @@ class Attempt(msgspec.Struct, eq=False):
     `timeout_by`. `state_changing` is None until it is needed, or where its plan says no.
     `bound_plan` is set by `Evaluator.prepare`, `window_entry` by `transitions.admit`; `limit_notes`
     holds what single limits note on the call, by their ids.
-    `cleared` are the marks that its admission clears; there had been `clearings` of marks then.
+    `cleared` are the marks that its admission clears; there had been `clearings` of marks of runs
+    then, and `shared_clearings` of those of agents and projects.
     `cleared_keys` are the keys, with their times (ns), that come back if the call does not run.
     `wall` is the wall clock's time (ns) at the check, then at the result, where that is not the
     call's own.
@@ -143,6 +144,7 @@ class Attempt(msgspec.Struct, eq=False):
     cleared: tuple[MarkChange, ...] = ()
     cleared_keys: tuple[tuple[MarkChange, int | None], ...] = ()
     clearings: int = 0
+    shared_clearings: int = 0
     bound_plan: BoundPlan = None  # type: ignore[assignment]
     window_entry: WindowEntry = None  # type: ignore[assignment]
     _activation: Activation | None = None

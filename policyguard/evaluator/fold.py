@@ -220,8 +220,8 @@ def change_marks(session: SessionState, event: Marked) -> None:
     """Set and clear marks, as the host says."""
     transitions.advance_clock(session, event.at)
     if session.marks is not None:
-        session.marks.clear(session, event.cleared)
-        session.marks.set(session, event.marks, session.clamp_time(event.at))
+        at = session.clamp_time(event.at)
+        session.marks.change(session, event.cleared, event.marks, at)
 
 
 def approve(session: SessionState, event: Approved) -> None:

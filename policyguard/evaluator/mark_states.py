@@ -1,16 +1,12 @@
-"""The state of marks: what is set, in which scope, since when.
-
-State keeps the fingerprints of keys, never the keys: an event with a mark's change rebuilds the
-mark without any argument.
-"""
+"""The marks of all sessions: what is set in which scope, and what calls and hosts change of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from policyguard.evaluator.mark_state import MarkKeys, MarkState, is_alive
+from policyguard.evaluator.mark_tables import LocalMarks, MarkTable, MarkUpdate, Place
 from policyguard.evaluator.marks import ANY_KEY, CompiledMark
 from policyguard.model.event import MarkChange
 
@@ -22,28 +18,16 @@ RUN_SCOPES = ("turn", "session")
 """The scopes that end with a run: a session and its sub-agents."""
 
 
-class MarkState(msgspec.Struct, eq=False):
-    """One mark in one scope.
-
-    `keys` are those that are set, the least recently set first, each with its time (ns); the key of
-    a bool is empty. Clearings are numbered: `cleared` is the last one of all keys, `cleared_keys`
-    hold the last one of single keys since.
-    """
-
-    keys: dict[str, int | None] = msgspec.field(default_factory=dict)
-    cleared: int = 0
-    cleared_keys: dict[str, int] = msgspec.field(default_factory=dict)
-
-
 class MarkStates:
-    """The marks of all sessions. `count` numbers their clearings.
+    """The marks of all sessions.
 
-    Marks per turn or session are those of a run: sub-agents share them. `rebuilt` names the session
-    that is rebuilt from its journal: this concerns its own marks alone, as those of others are in
-    their journals. At most `max_scopes` agents and projects are kept.
+    Marks per turn or session are those of a run: sub-agents share them. Those per agent or project
+    are in the table `shared`, which may be several processes'. `rebuilt` names the session that is
+    rebuilt from its journal: this concerns its own marks alone, as those of others are in their
+    journals. At most `max_scopes` agents and projects are kept in memory.
     """
 
-    __slots__ = ("_runs", "_shared", "count", "marks", "max_scopes", "rebuilt", "to_keys")
+    __slots__ = ("_runs", "marks", "max_scopes", "rebuilt", "shared", "to_keys")
 
     def __init__(
         self,
@@ -52,12 +36,16 @@ class MarkStates:
         max_scopes: int,
     ) -> None:
         self.marks = marks
-        self.to_keys = to_keys
         self.max_scopes = max_scopes
-        self.count = 0
+        self.to_keys = to_keys
         self.rebuilt = ""
-        self._runs: dict[tuple[str, str], dict[str, MarkState]] = {}
-        self._shared: dict[tuple[str, str], dict[str, MarkState]] = {}
+        self._runs = LocalMarks()
+        self.shared: MarkTable = LocalMarks(max_scopes)
+
+    @property
+    def has_shared(self) -> bool:
+        """Whether there are marks per agent or project."""
+        return any(mark.scope not in RUN_SCOPES for mark in self.marks.values())
 
     def read(self, session: SessionState, at: int | None) -> dict[str, Any]:
         """Return the variable `mark` at `at` (ns): a map that finds each mark at its first use."""
@@ -90,16 +78,16 @@ class MarkStates:
         session = attempt.session
         if attempt.cleared:
             attempt.cleared_keys = self._find_closing(session, attempt.cleared)
-            self.clear(session, attempt.cleared)
+            self.change(session, attempt.cleared, (), None)
         is_own = not self.rebuilt or session.mark_scopes["session"] == self.rebuilt
-        # What others have cleared since is not in the journal of a sub-agent.
-        attempt.clearings = self.count if is_own else -1
+        # What others have cleared since is not in the journal of a sub-agent, nor of a session.
+        attempt.clearings = self._runs.clearings if is_own else -1
+        attempt.shared_clearings = self.shared.clearings if not self.rebuilt else -1
 
     def complete(self, attempt: Attempt, changes: Iterable[MarkChange]) -> None:
         """Clear again what the call clears, unless doubt sets it; set what its result sets."""
-        if attempt.cleared:
-            self.clear(attempt.session, self.find_cleared_again(attempt))
-        self.set(attempt.session, changes, attempt.completed_at)
+        again = self.find_cleared_again(attempt) if attempt.cleared else ()
+        self.change(attempt.session, again, changes, attempt.completed_at, attempt)
 
     def find_cleared_again(self, attempt: Attempt) -> tuple[MarkChange, ...]:
         """Return what the end of a call clears once more."""
@@ -115,7 +103,7 @@ class MarkStates:
     def release(self, attempt: Attempt) -> None:
         """Set again what a call has cleared that did not run, if doubt sets it."""
         for change, set_at in attempt.cleared_keys:
-            self.set(attempt.session, (change,), set_at)
+            self.change(attempt.session, (), (change,), set_at)
 
     def _find_closing(
         self, session: SessionState, changes: Iterable[MarkChange]
@@ -132,10 +120,9 @@ class MarkStates:
 
     def is_overtaken(self, attempt: Attempt, change: MarkChange) -> bool:
         """Whether what a call would set was cleared since the call was admitted."""
-        state = self._find(attempt.session, self.marks[change.mark])
-        return state is not None and (
-            max(state.cleared, state.cleared_keys.get(change.key, 0)) > attempt.clearings
-        )
+        mark = self.marks[change.mark]
+        state = self._find(attempt.session, mark)
+        return state is not None and state.is_overtaken(change.key, _clearings(attempt, mark))
 
     def find_overflowing(
         self, session: SessionState, changes: tuple[MarkChange, ...]
@@ -154,58 +141,47 @@ class MarkStates:
                 found.append(mark)
         return found
 
-    def set(self, session: SessionState, changes: Iterable[MarkChange], at: int | None) -> None:
-        """Set marks; an unknown one is ignored: the policy may have changed since.
+    def change(
+        self,
+        session: SessionState,
+        cleared: Iterable[MarkChange],
+        marks: Iterable[MarkChange],
+        at: int | None,
+        attempt: Attempt | None = None,
+    ) -> None:
+        """Clear marks, or single keys of them, then set others at `at` (ns).
 
-        Of too many keys the least recently set falls out. Where doubt sets the mark, every key is
-        set instead, for as long as the one that fell out would have been.
+        Unknown ones are ignored: the policy may have changed since. An `attempt` sets nothing that
+        was cleared since its admission, unless doubt sets it.
         """
-        for change in changes:
-            mark = self.marks.get(change.mark)
-            if (
-                mark is None
-                or mark.is_keyed is (change.key == "")
-                or self._is_foreign(session, mark)
-            ):
-                continue
-            keys = self._get(session, mark).keys
-            _set_key(keys, change.key, at, keep_later=mark.sets_on_error)
-            if len(keys) - (ANY_KEY in keys) > mark.keep:
-                set_at = keys.pop(next(key for key in keys if key != ANY_KEY))
-                if mark.sets_on_error:  # nothing tells any more which key has fallen out
-                    _set_key(keys, ANY_KEY, set_at, keep_later=True)
-
-    def clear(self, session: SessionState, changes: Iterable[MarkChange]) -> None:
-        """Clear marks, or single keys of them. A wildcard is cleared only with all keys."""
-        for change in changes:
-            mark = self.marks.get(change.mark)
+        by_mark: dict[str, tuple[list[str], list[str]]] = {}
+        for one in cleared:
+            by_mark.setdefault(one.mark, ([], []))[0].append(one.key)
+        for one in marks:
+            mark = self.marks.get(one.mark)
+            if mark is not None and mark.is_keyed is (one.key != ""):
+                by_mark.setdefault(one.mark, ([], []))[1].append(one.key)
+        for name, (cleared_keys, keys) in by_mark.items():
+            mark = self.marks.get(name)
             if mark is None or self._is_foreign(session, mark):
                 continue
-            self.count += 1
-            state = self._get(session, mark)
-            if not change.key:
-                state.keys.clear()
-                state.cleared_keys.clear()
-                state.cleared = self.count
-                continue
-            state.keys.pop(change.key, None)
-            cleared = state.cleared_keys
-            cleared.pop(change.key, None)
-            cleared[change.key] = self.count
-            if len(cleared) > mark.keep:
-                state.cleared = max(state.cleared, cleared.pop(next(iter(cleared))))
+            since = None
+            if attempt is not None and not mark.sets_on_error:
+                since = _clearings(attempt, mark)
+            place = _place(session, mark)
+            self._table(mark).update(MarkUpdate(place, mark, cleared_keys, keys, at, since))
 
     def end_turn(self, session: SessionState) -> None:
         """Clear the marks of a turn, for its unfinished calls too. A sub-agent's turn has none."""
         if session.parent is None:
             turn_marks = [name for name, mark in self.marks.items() if mark.scope == "turn"]
-            self.clear(session, map(MarkChange, turn_marks))
+            self.change(session, map(MarkChange, turn_marks), (), None)
 
     def end_session(self, session: SessionState) -> None:
         """Forget the marks of a run."""
         if session.parent is None:
             for scope in RUN_SCOPES:
-                self._runs.pop((scope, session.id), None)
+                self._runs.forget((scope, session.id))
 
     def _is_foreign(self, session: SessionState, mark: CompiledMark) -> bool:
         """Whether the session is rebuilt and the mark not of its run alone."""
@@ -214,23 +190,19 @@ class MarkStates:
         )
 
     def _find(self, session: SessionState, mark: CompiledMark) -> MarkState | None:
-        tables = self._runs if mark.scope in RUN_SCOPES else self._shared
-        table = tables.get((mark.scope, session.mark_scopes[mark.scope]))
-        return table.get(mark.name) if table is not None else None
+        return self._table(mark).find(_place(session, mark), mark)
 
-    def _get(self, session: SessionState, mark: CompiledMark) -> MarkState:
-        """Return a mark's state, new where there is none."""
-        place = mark.scope, session.mark_scopes[mark.scope]
-        if mark.scope in RUN_SCOPES:
-            table = self._runs.setdefault(place, {})
-        else:
-            table = self._shared[place] = self._shared.pop(place, {})  # the latest
-            if len(self._shared) > self.max_scopes:
-                del self._shared[next(iter(self._shared))]
-        state = table.get(mark.name)
-        if state is None:
-            state = table[mark.name] = MarkState()
-        return state
+    def _table(self, mark: CompiledMark) -> MarkTable:
+        return self._runs if mark.scope in RUN_SCOPES else self.shared
+
+
+def _place(session: SessionState, mark: CompiledMark) -> Place:
+    return mark.scope, session.mark_scopes[mark.scope]
+
+
+def _clearings(attempt: Attempt, mark: CompiledMark) -> int:
+    """Return how often marks had been cleared when a call was admitted."""
+    return attempt.clearings if mark.scope in RUN_SCOPES else attempt.shared_clearings
 
 
 class _MarkValues(dict[str, Any]):
@@ -248,40 +220,3 @@ class _MarkValues(dict[str, Any]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._states.marks
-
-
-class MarkKeys(msgspec.Struct, frozen=True, eq=False):
-    """The keys of a mark at a time (ns), to be asked one by one."""
-
-    mark: CompiledMark
-    state: MarkState | None
-    at: int | None
-
-    def has(self, key: str) -> bool:
-        """Whether a key is set."""
-        keys = self.state.keys if self.state is not None else None
-        if not keys:
-            return False
-        return any(
-            one in keys and is_alive(keys[one], self.mark.within, self.at)
-            for one in (self.mark.digest(key), ANY_KEY)
-        )
-
-    def count(self) -> int:
-        """Return how many keys are set."""
-        if self.state is None:
-            return 0
-        return sum(is_alive(one, self.mark.within, self.at) for one in self.state.keys.values())
-
-
-def _set_key(keys: dict[str, int | None], key: str, at: int | None, *, keep_later: bool) -> None:
-    """Set a key at `at` (ns), as the latest; with `keep_later` it never expires earlier for it."""
-    known = keys.pop(key, at)
-    if keep_later:
-        at = None if known is None or at is None else max(known, at)
-    keys[key] = at
-
-
-def is_alive(set_at: int | None, within: int | None, at: int | None) -> bool:
-    """Whether what was set at `set_at` has not expired at `at`; without times nothing expires."""
-    return within is None or set_at is None or at is None or set_at > at - within

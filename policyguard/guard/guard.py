@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from policyguard.guard.candidate import Candidate
     from policyguard.guard.journals.anchoring import JournalAnchoring
     from policyguard.guard.journals.retention import JournalRetention
+    from policyguard.guard.stored_marks import StoredMarks
     from policyguard.journal.journal import Journal
 
 P = ParamSpec("P")
@@ -76,7 +77,6 @@ class Guard(GuardRecords):
         if store is not None or journal is not None or journal_key is not None:
             from policyguard.guard.journals import setup
 
-            setup.require_shareable_marks(compiled)
             location = setup.locate_journal(store, journal, journal_key)  # before any file is made
         self._fingerprinter = compiled.fingerprinter
         if store is not None:
@@ -90,12 +90,20 @@ class Guard(GuardRecords):
         self._state = GuardState(compiled)
         self._constraint_sync: ConstraintSync | None = None
         self._grant_sync: GrantSync | None = None
+        self._stored_marks: StoredMarks | None = None
         if store is not None:
             key = location.key or store.fingerprint_key
             self._grant_sync = GrantSync(store, self._state.evaluator_state.grants, key)
             constraint_set = self._state.constraint_set
             self._constraint_sync = ConstraintSync(store, constraint_set, self._steady_clock)
             self._state.learner.use_shared_store()
+            marks = self._state.evaluator_state.marks
+            if marks is not None and marks.has_shared:
+                from policyguard.guard.stored_marks import StoredMarks  # most policies have none
+
+                self._stored_marks = marks.shared = StoredMarks(
+                    store, self._steady_clock, key, marks.max_scopes
+                )
         self._closed_lock, self._closed_sessions = threading.Lock(), None
         self._journal: Journal | None = None
         self._journal_retention: JournalRetention | None = None
@@ -117,6 +125,8 @@ class Guard(GuardRecords):
         self._exit_stack = ExitStack()
         if self._shared_budgets is not None:
             self._exit_stack.callback(self._shared_budgets.close)
+        if self._stored_marks is not None:
+            self._exit_stack.callback(self._stored_marks.save)
         self._approver = approver
         self._mode = GuardMode(
             observe or compiled.evaluator.observe_only, "present" if approver else "absent"

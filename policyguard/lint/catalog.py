@@ -168,10 +168,6 @@ LOAD_PAGES: dict[str, str] = {
         "Of the keys of a mark only fingerprints are kept, so they can be asked for with `in`, and "
         "counted with `size`, but not read."
     ),
-    "reference/mark-scope": (
-        "A guard with a store cannot have marks `per: agent` or `per: project`: they are kept in "
-        "one process, and the sessions of others would not see them."
-    ),
     "reference/unknown-mark": "`marks` does not declare this mark.",
     "reference/unknown-tag": "`tags` does not declare this tag.",
     "regex/example": "A pattern fails one of its own examples.",

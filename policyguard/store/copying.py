@@ -59,6 +59,7 @@ class StoreContent(msgspec.Struct, frozen=True, kw_only=True):
     load_times: LoadTimes | None
     constraints: tuple[RevocableRecord, ...]
     grants: tuple[RevocableRecord, ...]
+    marks: tuple[RevocableRecord, ...]
     evidence: tuple[tuple[str, str, bytes], ...]
     usages: tuple[StoredUsage, ...]
     openings: tuple[tuple[str, int], ...] = ()
@@ -190,6 +191,7 @@ def read_content(store: Store, transfer: StoreTransfer) -> StoreContent:
         load_times=store.anchors.get_load_times(),
         constraints=store.constraints.list(),
         grants=store.grants.list(),
+        marks=store.marks.list(),
         evidence=store.evidence.list(),
         usages=transfer.read_usages(),
         openings=openings,
@@ -233,6 +235,7 @@ def _write_content(target: Store, transfer: StoreTransfer, content: StoreContent
     for records, store in (
         (content.constraints, target.constraints),
         (content.grants, target.grants),
+        (content.marks, target.marks),
     ):
         for record in records:
             store.put(record)

@@ -12,7 +12,7 @@ thread-safe and survive a fork.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Protocol, Self, runtime_checkable
 
@@ -24,13 +24,15 @@ from policyguard.store.quota.protocol import QuotaStore
 class Caps(msgspec.Struct, frozen=True, kw_only=True):
     """The maximum number of each kind of record; beyond it the least recently used are evicted.
 
-    The values are the policy's `bounds`; `anchors`, one per session, is `bounds.journals`, twice
-    that with `journal.keep_for`.
+    The values are the policy's `bounds`: of `marks`, one per mark and agent or project, that is
+    `bounds.budget_keys` for each; `anchors`, one per session, is `bounds.journals`, twice that with
+    `journal.keep_for`.
     """
 
     constraints: int
     evidence: int
     grants: int
+    marks: int
     anchors: int
 
 
@@ -179,7 +181,7 @@ class SharedAnchorStore(AnchorStore, Protocol):
 
 
 class RevocableRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored constraint or grant; `payload` is opaque.
+    """A stored constraint, grant or mark; `payload` is opaque.
 
     The caller chooses `state`, except for `revoked`, which only `RevocableStore.revoke` sets.
     `mac` shows who wrote a record that only some may write; revoking it empties that.
@@ -212,10 +214,17 @@ class RecordChanges(msgspec.Struct, frozen=True):
 
 
 class RevocableStore(Protocol):
-    """Learned constraints, or grants: records that are revoked for every process at once."""
+    """Learned constraints, grants or marks: records of all processes, which one may revoke."""
 
     def put(self, record: RevocableRecord) -> bool:
         """Write a record, new or existing; return False if its id is revoked."""
+
+    def update(
+        self,
+        id: str,  # noqa: A002 - what it is called everywhere
+        make: Callable[[RevocableRecord | None, int], RevocableRecord],
+    ) -> None:
+        """Replace a record in one step by what `make` returns for it, and for its new version."""
 
     def get(self, id: str) -> RevocableRecord | None:  # noqa: A002 - what it is called everywhere
         """Return the record with this id."""
@@ -291,6 +300,10 @@ class Store(Protocol):
     @property
     def grants(self) -> RevocableStore:
         """The grants: approvals that are remembered."""
+
+    @property
+    def marks(self) -> RevocableStore:
+        """The marks of agents and projects."""
 
     @property
     def evidence(self) -> EvidenceStore:

@@ -28,7 +28,7 @@ from tests.store.postgres_server import Server, postgres
 
 __all__ = ["postgres"]
 
-CAPS = Caps(constraints=4, grants=4, evidence=4, anchors=4)
+CAPS = Caps(constraints=4, grants=4, marks=4, evidence=4, anchors=4)
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

@@ -65,7 +65,7 @@ def prepare_example(policy: Policy, example: Example, evaluator: Evaluator) -> t
         started, None, evaluator.activation_context, max_entries=max_entries, marks=marks
     )
     if marks is not None:
-        marks.set(session, given_changes(evaluator.marks, example.marks), started.at)
+        marks.change(session, (), given_changes(evaluator.marks, example.marks), started.at)
     session.cel_session.update(example.session)
     if isinstance(session.cel_session["cost"], int):
         session.cel_session["cost"] = float(session.cel_session["cost"])

@@ -120,6 +120,8 @@ class CallPipeline(KnownCalls):
                         guard._poll_store()
                         if self.closed:  # another host has gone on with the session
                             raise ClosedError(self.closed_reason)
+                    if guard._stored_marks is not None:
+                        guard._stored_marks.poll()
                     if is_spending and guard._journal is not None:
                         guard._journal.require_store(state.id)  # else the approval is kept
                     learned = (
@@ -181,6 +183,8 @@ class CallPipeline(KnownCalls):
                         if attempt.cleared:
                             ancestor_events = ancestor_events or []
                             guard._events.emit_run_marks(state, attempt.at, (), attempt.cleared)
+                    if guard._stored_marks is not None:
+                        guard._stored_marks.save()  # else others may count on what is cleared
                     if is_spending and guard._journal is not None:
                         guard._journal.confirm(state.id)  # it is used up on this host alone
                     if decision.violations:
@@ -282,6 +286,10 @@ class CallPipeline(KnownCalls):
             else:
                 fold = partial(complete_call, evaluator, evaluator_state, result)
                 learned = guard._constraint_sync.complete(fold, result)
+            if guard._stored_marks is not None:
+                unsaved = guard._stored_marks.try_save()
+                if unsaved is not None:
+                    attempt.add_error("store", unsaved)
             if edited is not None:
                 halt_by_result(evaluator, state, result.report)
             if guard._has_audience:
@@ -366,12 +374,13 @@ class CallPipeline(KnownCalls):
             if self.closed:
                 raise ClosedError(self.closed_reason)
             self._guard._apply(event)
-            if charge_ancestors is None:
-                return
             try:
-                charge_ancestors()
+                if charge_ancestors is not None:
+                    charge_ancestors()
             except (JournalError, StoreError) as error:  # its own journal has it
                 warn(f"charges of {self._state.id!r} are missing in its parents' journals: {error}")
+            if self._guard._stored_marks is not None:
+                self._guard._stored_marks.try_save()
 
     def _settle_ancestors(self, charges: Iterable[Charge], attempt: Attempt) -> None:
         """Charge ancestors for a result; what was reserved too much is refunded as of admission."""

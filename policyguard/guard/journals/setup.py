@@ -14,7 +14,6 @@ from policyguard.engines.operating_system import (
     NO_FILE_LOCKS_REMEDY,
     has_file_locks,
 )
-from policyguard.evaluator.mark_states import RUN_SCOPES
 from policyguard.guard.clock import SteadyClock
 from policyguard.guard.host_log import warn
 from policyguard.guard.host_reports import HostReports
@@ -36,28 +35,6 @@ class JournalLocation(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"<JournalLocation {self.folder}>"
-
-
-def require_shareable_marks(compiled: CompiledPolicy) -> None:
-    """Raise `PolicyError` for marks that a store would have to keep, since none does yet.
-
-    Another process would not see them: a rule that reads such a mark would hold in one only.
-    """
-    found = [
-        compiled.merged.diagnostic(
-            "reference/mark-scope",
-            f"a mark `per: {mark.per}` is kept in one process, and a store is for several",
-            ("marks", mark.id),
-            key=True,
-            hint="use `per: session`, which a store keeps, or load the policy without a store",
-        )
-        for mark in compiled.policy.marks
-        if mark.per not in RUN_SCOPES
-    ]
-    if found:
-        from policyguard.compiler.pipeline import policy_error  # slow import
-
-        raise policy_error(found)
 
 
 def locate_journal(store: Store | None, folder: object, key_file: object) -> JournalLocation:

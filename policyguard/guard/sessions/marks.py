@@ -21,7 +21,8 @@ class MarkableSession(SessionLifetime):
         """Set a mark of the policy, or one `key` of it. A sub-agent marks its whole run.
 
         `KeyError` for an unknown mark, `ValueError` for a key that is missing or not needed,
-        `ClosedError` if the session is closed; and `JournalError`.
+        `ClosedError` if the session is closed; `JournalError`, and `StoreError` for a mark of an
+        agent or a project that could not be stored, though it counts here.
         """
         change = find_mark(self.guard._evaluator.marks, id, key)
         self._change_marks(Marked(self.id, marks=(change,), **self._times()))
@@ -34,7 +35,10 @@ class MarkableSession(SessionLifetime):
     def _change_marks(self, event: Marked) -> None:
         emit = self.guard._events.emit_run_marks
         change = event.at, event.marks, event.cleared
-        self._pipeline.fold(event, partial(emit, self._state, *change))
+        with self.guard._lock:
+            self._pipeline.fold(event, partial(emit, self._state, *change))
+            if self.guard._stored_marks is not None:
+                self.guard._stored_marks.save()
 
 
 def find_mark(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ class MemoryStore:
         self.anchors = MemoryAnchors(Table(self._undo_log, caps.anchors), caps.anchors)
         self.constraints = MemoryRecords(Table(self._undo_log, caps.constraints))
         self.grants = MemoryRecords(Table(self._undo_log, caps.grants))
+        self.marks = MemoryRecords(Table(self._undo_log, caps.marks))
         self.evidence = MemoryEvidence(Table(self._undo_log, caps.evidence))
         self.quotas = SharedQuotas(MemoryQuotaBackend(self._undo_log))
         self._locks: WeakValueDictionary[str, MemorySessionLock] = WeakValueDictionary()
@@ -161,6 +162,14 @@ class MemoryRecords:
                 return False
             self._write(record)
         return True
+
+    def update(
+        self,
+        id: str,  # noqa: A002 - the protocol's name
+        make: Callable[[RevocableRecord | None, int], RevocableRecord],
+    ) -> None:
+        with self._table.undo_log():
+            self._write(make(self.get(id), self._version + 1))
 
     def get(self, id: str) -> RevocableRecord | None:  # noqa: A002 - the protocol's name
         row = self._table.rows.get(id)

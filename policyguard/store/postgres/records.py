@@ -93,11 +93,17 @@ class PostgresRecords:
             existing = self.get(record.id)
             if existing is not None and existing.state == REVOKED:
                 return False
-            values = [getattr(record, name) for name in self._columns]
-            ((inserted,),) = self._database.execute(self._upsert, (*values, version))
-            if self._table.note_put(inserted=inserted):
-                self._note_removal(version)
+            self._write(record, version)
         return True
+
+    def update(
+        self,
+        id: str,  # noqa: A002 - the protocol's name
+        make: Callable[[RevocableRecord | None, int], RevocableRecord],
+    ) -> None:
+        with self._database.transaction():
+            version = self._next_version()
+            self._write(make(self.get(id), version), version)
 
     def get(self, id: str) -> RevocableRecord | None:  # noqa: A002 - the protocol's name
         return next(iter(self._read("WHERE id = %s", id)), None)
@@ -144,6 +150,12 @@ class PostgresRecords:
                 'WHERE version > %s AND version <= %s ORDER BY id COLLATE "C"', since, version
             )
             return RecordChanges(version, records, is_complete=False)
+
+    def _write(self, record: RevocableRecord, version: int) -> None:
+        values = [getattr(record, name) for name in self._columns]
+        ((inserted,),) = self._database.execute(self._upsert, (*values, version))
+        if self._table.note_put(inserted=inserted):
+            self._note_removal(version)
 
     def _read(self, where: str, *values: object) -> tuple[RevocableRecord, ...]:
         rows = self._database.execute(f"{self._select} {where}", values)

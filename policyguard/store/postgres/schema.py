@@ -50,4 +50,5 @@ MIGRATIONS = (
         content bytea NOT NULL, place text NOT NULL, PRIMARY KEY (session, start)
     );
     """,
+    "CREATE TABLE marks (LIKE constraints INCLUDING ALL)",
 )

@@ -11,7 +11,17 @@ from policyguard.store.postgres.store import PostgresStore
 from policyguard.store.quota.protocol import QuotaKey, QuotaSpec
 from policyguard.store.quota.stored_usage import decode_usage, encode_usage
 
-_TABLES = ("anchors", "notes", "constraints", "grants", "evidence", "quotas", "leases", "holders")
+_TABLES = (
+    "anchors",
+    "notes",
+    "constraints",
+    "grants",
+    "marks",
+    "evidence",
+    "quotas",
+    "leases",
+    "holders",
+)
 _UNHURRIED = (
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     "SET LOCAL statement_timeout = 0",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from policyguard.store.protocol import REVOKED, RecordChanges, RevocableRecord
@@ -46,6 +48,7 @@ class RecordTable(msgspec.Struct, frozen=True):
 _COLUMNS = ("id", "scope", "key", "state", "updated_at", "payload", "revoked_by")
 CONSTRAINTS = RecordTable("constraints", _COLUMNS, "version", "floor")
 GRANTS = RecordTable("grants", (*_COLUMNS, "mac"), "grants version", "grants floor")
+MARKS = RecordTable("marks", (*_COLUMNS, "mac"), "marks version", "marks floor")
 
 
 class SqliteRecords(SqliteTable):
@@ -76,12 +79,17 @@ class SqliteRecords(SqliteTable):
             existing = self.get(record.id)
             if existing is not None and existing.state == REVOKED:
                 return False
-            version = self._next_version()
-            values = [getattr(record, name) for name in self._table.columns]
-            self._database.execute(self._upsert, (*values, version))
-            if self.evict(self._table.name, "id"):
-                self._note_removal(version)
+            self._write(record, self._next_version())
         return True
+
+    def update(
+        self,
+        id: str,  # noqa: A002 - the protocol's name
+        make: Callable[[RevocableRecord | None, int], RevocableRecord],
+    ) -> None:
+        with self._database.transaction():
+            version = self._next_version()
+            self._write(make(self.get(id), version), version)
 
     def get(self, id: str) -> RevocableRecord | None:  # noqa: A002 - the protocol's name
         return next(iter(self._read("WHERE id = ?", id)), None)
@@ -114,6 +122,12 @@ class SqliteRecords(SqliteTable):
                 return RecordChanges(version, self.list(), is_complete=True)
             records = self._read("WHERE version > ? ORDER BY id", since)
             return RecordChanges(version, records, is_complete=False)
+
+    def _write(self, record: RevocableRecord, version: int) -> None:
+        values = [getattr(record, name) for name in self._table.columns]
+        self._database.execute(self._upsert, (*values, version))
+        if self.evict(self._table.name, "id"):
+            self._note_removal(version)
 
     def _read(self, where: str, *values: SqlValue) -> tuple[RevocableRecord, ...]:
         rows = self._database.execute(f"{self._select} {where}", values)

@@ -22,6 +22,18 @@ from policyguard.store.sqlite.database import Connection, Migration, SqlValue
 _BYTES = 32
 _MODULUS = 1 << (8 * _BYTES)
 
+_RECORD_COLUMNS = (
+    "id",
+    "scope",
+    "key",
+    "state",
+    "updated_at",
+    "payload",
+    "revoked_by",
+    "mac",
+    "version",
+    "used",
+)
 _COLUMNS = {
     "constraints": (
         "id",
@@ -37,18 +49,8 @@ _COLUMNS = {
     "purses": ("budget", "key"),  # see `QUOTA_COLUMNS`
     "notes": ("id", "note"),
     "meta": ("name", "value"),
-    "grants": (
-        "id",
-        "scope",
-        "key",
-        "state",
-        "updated_at",
-        "payload",
-        "revoked_by",
-        "mac",
-        "version",
-        "used",
-    ),
+    "grants": _RECORD_COLUMNS,
+    "marks": _RECORD_COLUMNS,
 }
 """The columns that a digest covers. Those of a later migration need a new digest."""
 _FIRST_TABLES = ("constraints", "purses", "notes", "meta")

@@ -64,15 +64,18 @@ _RETENTION: Migration = (
 
 _SIGNED_ANCHORS: Migration = ("ALTER TABLE anchors ADD COLUMN mac TEXT NOT NULL DEFAULT ''",)
 
-_GRANTS: Migration = (
-    "CREATE TABLE grants (id TEXT PRIMARY KEY, scope TEXT NOT NULL, key TEXT NOT NULL, "
-    "state TEXT NOT NULL, updated_at INTEGER NOT NULL, payload BLOB NOT NULL, "
-    "revoked_by TEXT NOT NULL, mac TEXT NOT NULL, version INTEGER NOT NULL, used INTEGER NOT NULL)",
-    "CREATE INDEX grants_version ON grants (version)",
-    *_count_triggers("grants"),
-    "INSERT INTO meta (name, value) VALUES ('grants version', 0), ('grants floor', 0)",
-    add_digest("grants"),
-)
+
+def _create_records(table: str) -> Migration:
+    return (
+        f"CREATE TABLE {table} (id TEXT PRIMARY KEY, scope TEXT NOT NULL, key TEXT NOT NULL, "
+        "state TEXT NOT NULL, updated_at INTEGER NOT NULL, payload BLOB NOT NULL, revoked_by "
+        "TEXT NOT NULL, mac TEXT NOT NULL, version INTEGER NOT NULL, used INTEGER NOT NULL)",
+        f"CREATE INDEX {table}_version ON {table} (version)",
+        *_count_triggers(table),
+        f"INSERT INTO meta (name, value) VALUES ('{table} version', 0), ('{table} floor', 0)",  # noqa: S608 - our names
+        add_digest(table),
+    )
+
 
 MIGRATIONS: tuple[Migration, ...] = (
     _INITIAL,
@@ -80,6 +83,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _RETENTION,
     _SIGNED_ANCHORS,
     DIGESTS,
-    _GRANTS,
+    _create_records("grants"),
+    _create_records("marks"),
 )
 """In order. Append only: a published migration never changes."""

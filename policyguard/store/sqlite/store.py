@@ -27,7 +27,7 @@ from policyguard.store.protocol import (
 from policyguard.store.quota.quotas import SharedQuotas
 from policyguard.store.quota.sqlite import SqliteQuotaBackend
 from policyguard.store.session_locks import FileLock, LockFile
-from policyguard.store.sqlite.records import CONSTRAINTS, GRANTS, SqliteRecords, SqliteTable
+from policyguard.store.sqlite.records import CONSTRAINTS, GRANTS, MARKS, SqliteRecords, SqliteTable
 from policyguard.store.sqlite.row_digest import DigestedDatabase
 from policyguard.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
 
@@ -96,6 +96,7 @@ class SqliteStore:
         self.anchors = SqliteAnchors(database, caps.anchors if caps else None)
         self.constraints = SqliteRecords(database, caps.constraints if caps else None, CONSTRAINTS)
         self.grants = SqliteRecords(database, caps.grants if caps else None, GRANTS)
+        self.marks = SqliteRecords(database, caps.marks if caps else None, MARKS)
         self.evidence = SqliteEvidence(database, caps.evidence if caps else None)
         self._quota_backend = SqliteQuotaBackend(
             database, locks, is_durable=sync, read_only=read_only

@@ -11,7 +11,7 @@ from policyguard.store.quota.protocol import QuotaKey, QuotaSpec
 from policyguard.store.quota.stored_usage import decode_usage, encode_usage
 from policyguard.store.sqlite.store import SqliteStore
 
-_TABLES = ("anchors", "notes", "constraints", "grants", "evidence", "purses", "shares")
+_TABLES = ("anchors", "notes", "constraints", "grants", "marks", "evidence", "purses", "shares")
 
 
 class SqliteTransfer:

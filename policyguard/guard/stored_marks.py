@@ -1,0 +1,157 @@
+"""Keeps the marks of agents and projects in a store, for all processes that use it.
+
+Memory has a copy, which is brought up to date at each check: who may merge must not depend on the
+process that asks. A change is made to what the store has then, in one transaction, so that a call
+sets no mark that was cleared elsewhere since its admission.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from policyguard.evaluator.mark_state import MarkState
+from policyguard.evaluator.mark_tables import MarkUpdate, Place
+from policyguard.evaluator.marks import ANY_KEY, CompiledMark
+from policyguard.guard.clock import RESOLUTION, SteadyClock
+from policyguard.guard.host_log import warn
+from policyguard.store.errors import StoreError
+from policyguard.store.mark_records import decode_mark, mark_id, to_record
+from policyguard.store.protocol import RevocableRecord, Store
+
+
+class StoredMarks:
+    """See `policyguard.evaluator.mark_tables.MarkTable`. Clearings are versions of the store.
+
+    An update counts here at once, and for others once it is saved: after the step that it belongs
+    to, which may be undone with a transaction of its own. At most `max_unsaved` wait for that.
+    """
+
+    def __init__(
+        self, store: Store, steady_clock: SteadyClock, key: bytes, max_unsaved: int
+    ) -> None:
+        self._records = store.marks
+        self._steady_clock = steady_clock
+        self._key = key
+        self._max_unsaved = max_unsaved
+        self._states: dict[str, MarkState] = {}
+        self._forged: set[str] = set()
+        self._unsaved: list[tuple[MarkUpdate, bool]] = []
+        self.clearings = 0
+        self.poll()
+
+    def poll(self) -> None:
+        """Write what waits, and load what others have changed. Raises `StoreError`."""
+        self.save()
+        if self._records.version() == self.clearings:
+            return
+        changes = self._records.changes(self.clearings)
+        if changes.is_complete:
+            self._states.clear()
+            self._forged.clear()
+        for record in changes.records:
+            self._load(record)
+        self.clearings = changes.version
+
+    def save(self) -> None:
+        """Write what waits, in order. Raises `StoreError`."""
+        while self._unsaved:
+            update, is_known = self._unsaved[0]
+            if not is_known or self._records.version() != self.clearings:
+                self._write(update)
+            del self._unsaved[0]
+
+    def try_save(self) -> StoreError | None:
+        """Write what waits; return why that failed. The next `poll` tries again, and raises."""
+        try:
+            self.save()
+        except StoreError as error:
+            return error
+        return None
+
+    def find(self, place: Place, mark: CompiledMark) -> MarkState | None:
+        """See `MarkTable`. A mark that another program wrote is as its doubt says."""
+        id_ = mark_id(place, mark.name)
+        if id_ in self._forged:
+            return _doubtful_state(mark)
+        return self._states.get(id_)
+
+    def update(self, update: MarkUpdate) -> None:
+        """See `MarkTable`."""
+        if len(self._unsaved) == self._max_unsaved:
+            lost = self._unsaved[0][0].mark.name
+            warn(
+                f"a change of mark `{lost}` is lost to other processes: the store is away, and "
+                f"{self._max_unsaved} changes wait for it (`bounds.budget_keys`)"
+            )
+            del self._unsaved[0]
+        id_ = mark_id(update.place, update.mark.name)
+        state = self.find(update.place, update.mark) or MarkState()
+        self._unsaved.append((update, _is_known(state, update)))
+        update.apply(state, self.clearings + 1)
+        self._states[id_] = state
+        self._forged.discard(id_)
+
+    def _write(self, update: MarkUpdate) -> None:
+        version, state = 0, MarkState()
+
+        def make(record: RevocableRecord | None, number: int) -> RevocableRecord:
+            nonlocal version, state
+            version, state = number, self._decode(record, update.mark)
+            update.apply(state, number)
+            at = self._steady_clock.read()[0]
+            return to_record(update.place, update.mark.name, state, at, self._key)
+
+        id_ = mark_id(update.place, update.mark.name)
+        self._records.update(id_, make)
+        self._states[id_] = state
+        self._forged.discard(id_)
+        if version == self.clearings + 1:  # else others' changes are still to be loaded
+            self.clearings = version
+
+    def _load(self, record: RevocableRecord) -> None:
+        state = decode_mark(record, self._key)
+        if state is None:
+            if record.id not in self._forged:
+                self._forged.add(record.id)
+                warn(
+                    f"mark `{record.key:.80}` of the store does not count: it was changed, or set "
+                    "under another key"
+                )
+            return
+        self._forged.discard(record.id)
+        self._states[record.id] = state
+        latest = self._steady_clock.read()[0] + RESOLUTION
+        if any(at is not None and at > latest for at in state.keys.values()):
+            self._records.update(record.id, partial(self._redate, record))
+
+    def _redate(
+        self, record: RevocableRecord, current: RevocableRecord | None, _: int
+    ) -> RevocableRecord:
+        """Let what was set under a clock ahead expire as if it were set now."""
+        current = current or record
+        state = decode_mark(current, self._key)
+        if state is None:
+            return current
+        now = self._steady_clock.read()[0]
+        state.keys = {key: at if at is None else min(at, now) for key, at in state.keys.items()}
+        self._states[record.id] = state
+        scope, owner = current.scope.split("\x1f", 1)
+        return to_record((scope, owner), current.key, state, now, self._key)
+
+    def _decode(self, record: RevocableRecord | None, mark: CompiledMark) -> MarkState:
+        if record is None:
+            return MarkState()
+        return decode_mark(record, self._key) or _doubtful_state(mark)
+
+
+def _is_known(state: MarkState, update: MarkUpdate) -> bool:
+    """Whether an update sets what was set last and does not expire: nothing would change."""
+    latest = next(reversed(state.keys), None)
+    return not update.cleared and update.mark.within is None and [*update.keys] == [latest]
+
+
+def _doubtful_state(mark: CompiledMark) -> MarkState:
+    """Return the state of a mark of which nothing is known."""
+    if not mark.sets_on_error:
+        return MarkState()
+    return MarkState({ANY_KEY if mark.is_keyed else "": None})

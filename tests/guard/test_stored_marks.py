@@ -1,0 +1,356 @@
+"""Marks of agents and projects in a store: several guards on it decide as one would."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policyguard import Guard, Session
+from policyguard.cli import main
+from policyguard.compiler import check_tree
+from policyguard.engines.yaml_source import parse
+from policyguard.store.errors import StoreError
+from policyguard.store.memory.store import MemoryStore
+from policyguard.store.protocol import Caps
+from policyguard.store.sqlite.store import SqliteStore
+from tests.store.postgres_server import Server, postgres
+
+__all__ = ["postgres"]
+
+POLICY = """
+policyguard: 1
+name: team
+marks:
+  wrote: {set: {tools: [write]}, per: agent, on_error: set, clear: {tools: [rebase]}}
+  tested: {set: {tools: [test], when: outcome.ok}, clear: {tools: [edit]}, per: project}
+  read:
+    key: call.args.path
+    set: {tools: [read]}
+    clear: {tools: [edit], key: call.args.path}
+    keep: 3
+    per: project
+  fresh: {set: host, per: project, within: 1h}
+rules:
+  merge: {tools: [merge], when: mark.wrote}
+  ship: {tools: [ship], unless: mark.tested}
+  edit: {tools: [edit], unless: call.args.path in mark.read}
+  deploy: {tools: [deploy], unless: mark.fresh}
+"""
+CAPS = Caps(constraints=9, grants=9, marks=99, evidence=9, anchors=99)
+HOUR = 3600 * 10**9
+
+Open = Callable[[], Guard]
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY)
+    return file
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def open_guard(request: pytest.FixtureRequest, policy: Path, tmp_path: Path) -> Iterator[Open]:
+    """Open guards on one store, each with its own connection to it."""
+    store: Path | str = tmp_path / "state" / "store.db"
+    if request.param == "postgres":
+        server: Server = request.getfixturevalue("postgres")
+        store = server.new_address()
+    guards: list[Guard] = []
+
+    def open_() -> Guard:
+        guards.append(Guard.load(policy, store=store))
+        return guards[-1]
+
+    yield open_
+    for guard in guards:
+        guard.close()
+
+
+def run(session: Session, tool: str, /, **args: Any) -> bool:
+    """Run a call that succeeds; return whether it was allowed."""
+    decision = session.check(tool, args)
+    if decision.allowed:
+        assert session.record(decision, result="done").errors == ()
+    return decision.allowed
+
+
+def test_what_one_guard_marks_others_see_at_once(open_guard: Open) -> None:
+    one, two = (guard.session(id_, agent="a", project="p") for guard, id_ in _two(open_guard))
+    other = two.guard.session("other", agent="b", project="p")
+    assert run(two, "merge")
+    assert run(one, "write")
+    assert not run(two, "merge")
+    assert run(other, "merge")
+    assert run(two, "rebase")
+    assert run(one, "merge")
+    assert run(one, "read", path="/x")
+    assert not run(two, "edit", path="/y")
+    assert run(two, "edit", path="/x")
+    assert not run(one, "edit", path="/x")
+    assert run(other, "test")
+    assert run(one, "ship")
+    two.mark("fresh")
+    assert run(one, "deploy")
+    one.unmark("fresh")
+    assert not run(two, "deploy")
+
+
+def _two(open_guard: Open) -> list[tuple[Guard, str]]:
+    return [(open_guard(), "one"), (open_guard(), "two")]
+
+
+def test_nothing_is_set_that_was_cleared_elsewhere_meanwhile(open_guard: Open) -> None:
+    one, two = (guard.session(id_, agent="a", project="p") for guard, id_ in _two(open_guard))
+    run(two, "read", path="/x")
+    tests = one.check("test", {})
+    assert run(two, "edit", path="/x")
+    one.record(tests, result="passed")  # of what was there before the edit
+    assert not run(one, "ship")
+    assert not run(two, "ship")
+    run(one, "test")
+    assert run(two, "ship")
+    writing = one.check("write", {})
+    assert run(two, "rebase")
+    one.record(writing, result="done")  # doubt sets it
+    assert not run(two, "merge")
+
+
+def test_marks_outlive_the_process_and_no_journal_sets_them_again(open_guard: Open) -> None:
+    with open_guard() as guard:
+        session = guard.session("s", agent="a", project="p")
+        run(session, "test")
+        run(session, "write")
+        begun = session.check("test", {})
+        session.close()
+    with open_guard() as other:
+        cleaner = other.session("cleaner", agent="a", project="p")
+        assert not run(cleaner, "merge")
+        assert run(cleaner, "ship")
+        run(cleaner, "read", path="/x")
+        run(cleaner, "edit", path="/x")
+        run(cleaner, "rebase")
+    with open_guard() as again:
+        session = again.session("s", agent="a", project="p")
+        assert run(session, "merge")
+        session.record(begun, result="passed")
+        assert not run(session, "ship")
+
+
+def test_a_call_that_did_not_run_gives_back_what_it_cleared(open_guard: Open) -> None:
+    one, two = (guard.session(id_, agent="a", project="p") for guard, id_ in _two(open_guard))
+    run(one, "write")
+    rebasing = one.check("rebase", {})
+    assert two.preview("merge", {}).allowed
+    one.release(rebasing)
+    assert not run(two, "merge")
+
+
+def test_too_many_keys_fall_out_for_all(open_guard: Open) -> None:
+    one, two = (guard.session(id_, agent="a", project="p") for guard, id_ in _two(open_guard))
+    for number in range(3):
+        run((one, two)[number % 2], "read", path=str(number))
+    assert two.preview("edit", {"path": "0"}).allowed
+    decision = one.check("read", {"path": "3"})
+    assert [error.id for error in one.record(decision, result="").errors] == ["marks/read"]
+    assert not run(two, "edit", path="0")
+    assert run(two, "edit", path="3")
+
+
+class Clock:
+    """A clock that a test advances."""
+
+    def __init__(self, now: int) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def test_a_clock_ahead_lets_no_mark_live_longer(policy: Path) -> None:
+    store = MemoryStore(caps=CAPS)
+    now = 1_800_000_000 * 10**9
+    ahead, clock = Clock(now + 1000 * HOUR), Clock(now)
+    slow = Guard.load(policy, store=store, clock=clock).session("slow", project="p")
+    fast = Guard.load(policy, store=store, clock=ahead).session("fast", project="p")
+    fast.mark("fresh")
+    assert run(slow, "deploy")
+    clock.now += HOUR // 2
+    assert run(slow, "deploy")
+    clock.now += HOUR
+    assert not run(slow, "deploy")
+
+
+def test_a_mark_that_another_program_wrote_opens_no_way(policy: Path, tmp_path: Path) -> None:
+    path = tmp_path / "state" / "store.db"
+    with Guard.load(policy, store=path) as guard:
+        session = guard.session("s", agent="a", project="p")
+        session.mark("fresh")
+        session.mark("read", "/x")
+        run(session, "rebase")  # `wrote` is known, and not set
+        session.end()
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE marks SET mac = 'forged'")
+    database.close()
+    with Guard.load(policy, store=path) as guard:
+        session = guard.session("t", agent="a", project="p")
+        assert not run(session, "deploy")
+        assert not run(session, "edit", path="/x")
+        assert not run(session, "merge"), "doubt sets it"
+        session.mark("fresh")
+        assert run(session, "deploy")
+        run(session, "rebase")
+        assert run(session, "merge")
+    result = CliRunner().invoke(main, ["journal", "verify", "--store", str(path)])
+    assert result.exit_code == 1
+    assert "`marks`" in result.output
+
+
+def test_marks_cannot_be_exchanged(policy: Path, tmp_path: Path) -> None:
+    path = tmp_path / "state" / "store.db"
+    with Guard.load(policy, store=path) as guard:
+        guard.session("s", project="p").mark("fresh")
+        guard.session("t", project="q").unmark("fresh")
+    with sqlite3.connect(path) as database:
+        ((payload, mac),) = database.execute("SELECT payload, mac FROM marks WHERE id LIKE '%p%p%'")
+        database.execute("UPDATE marks SET payload = ?, mac = ?", (payload, mac))
+    database.close()
+    with Guard.load(policy, store=path) as guard:
+        assert guard.session("u", project="p").check("deploy", {}).allowed
+        assert not guard.session("v", project="q").check("deploy", {}).allowed
+
+
+def _lock(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, isolation_level=None)
+    database.execute("BEGIN IMMEDIATE")
+    return database
+
+
+def test_what_a_locked_store_did_not_take_waits_for_it(policy: Path, tmp_path: Path) -> None:
+    path = tmp_path / "state" / "store.db"
+    stores = [SqliteStore(path, caps=CAPS, timeout=0.1) for _ in range(2)]
+    guards = [Guard.load(policy, store=store) for store in stores]
+    with guards[0], guards[1]:
+        one, two = (
+            guard.session(id_, agent="a", project="p")
+            for guard, id_ in zip(guards, "xy", strict=True)
+        )
+        run(one, "write")
+        writing = one.check("write", {})
+        testing = one.check("test", {})
+        lock = _lock(path)
+        (error,) = one.record(testing, result="passed").errors
+        assert error.id == "store"
+        assert "locked" in error.error
+        refused = one.check("merge", {})
+        assert not refused.allowed
+        with pytest.raises(StoreError, match="locked"):
+            one.mark("fresh")
+        lock.execute("ROLLBACK")
+        lock.close()
+        one.record(writing, result="done")
+        assert run(one, "ship")
+        assert run(two, "ship")
+        assert run(two, "deploy")
+
+
+def test_a_call_does_not_run_whose_clearing_is_not_stored(policy: Path, tmp_path: Path) -> None:
+    path = tmp_path / "state" / "store.db"
+    stores = [SqliteStore(path, caps=CAPS, timeout=0.1) for _ in range(2)]
+    guards = [Guard.load(policy, store=store) for store in stores]
+    with guards[0], guards[1]:
+        one, two = (
+            guard.session(id_, agent="a", project="p")
+            for guard, id_ in zip(guards, "xy", strict=True)
+        )
+        run(one, "test")
+        run(one, "read", path="/x")
+        lock = _lock(path)
+        decision = one.check("edit", {"path": "/x"})
+        assert not decision.allowed
+        assert [error.id for error in decision.errors] == ["journal"]
+        assert not one._state.in_flight
+        lock.execute("ROLLBACK")
+        lock.close()
+        assert run(one, "read", path="/x")
+        assert run(one, "edit", path="/x")
+        assert not run(two, "ship")
+
+
+def test_what_is_set_already_is_not_written_again(policy: Path) -> None:
+    store = MemoryStore(caps=CAPS)
+    one, two = (
+        Guard.load(policy, store=store).session(id_, agent="a", project="p") for id_ in "xy"
+    )
+    run(one, "write")
+    version = store.marks.version()
+    run(one, "write")
+    run(two, "write")
+    assert store.marks.version() == version
+    writing = one.check("write", {})
+    run(two, "rebase")
+    one.record(writing, result="done")
+    assert not run(two, "merge")
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["read", "edit", "test", "write", "rebase", "end", "release", "mark"]),
+        st.booleans(),
+        st.sampled_from(["/a", "/b", "/c", "/d"]),
+    ),
+    max_size=30,
+)
+"""A step, which of two guards takes it, and a path."""
+
+
+@given(STEPS)
+def test_two_guards_on_a_store_decide_as_one(steps: list[tuple[str, bool, str]]) -> None:
+    root = parse(POLICY.encode(), "policy.yaml").root
+    assert root is not None
+
+    def load(store: MemoryStore | None) -> Guard:
+        compiled, _ = check_tree(root, environ={})
+        assert compiled is not None
+        return Guard(compiled, store=store)
+
+    store = MemoryStore(caps=CAPS)
+    alone = load(None)
+    both = [load(store), load(store)]
+    outcomes: list[list[object]] = []
+    for guards in ([alone, alone], both):
+        sessions = [
+            guard.session(id_, agent="a", project="p")
+            for guard, id_ in zip(guards, "xy", strict=True)
+        ]
+        outcomes.append(list(_play(sessions, steps)))
+    assert outcomes[0] == outcomes[1]
+
+
+def _play(sessions: list[Session], steps: list[tuple[str, bool, str]]) -> Iterator[object]:
+    """Play steps; yield each decision, and at the end which calls are allowed."""
+    running: list[tuple[Session, str]] = []
+    for step, is_second, path in steps:
+        session = sessions[is_second]
+        if step in ("end", "release"):
+            if running:
+                owner, call = running.pop(0)
+                owner.record(call, result="") if step == "end" else owner.release(call)
+        elif step == "mark":
+            session.mark("read", path)
+        else:
+            decision = session.check(step, {"path": path})
+            yield decision.effect
+            if decision.allowed:
+                running.append((session, decision.id))
+    for session in sessions:
+        for tool in ("merge", "ship"):
+            yield session.preview(tool, {}).allowed
+        yield [session.preview("edit", {"path": path}).allowed for path in ("/a", "/b", "/c", "/d")]

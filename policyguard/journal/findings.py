@@ -73,8 +73,8 @@ _KINDS: dict[str, tuple[Severity, str]] = {
     ),
     "journal/store-edited": (
         "error",
-        "find out who changed budgets, bans, grants, notes or the store's key; restore a backup, "
-        "or begin a new store",
+        "find out who changed budgets, bans, grants, marks, notes or the store's key; restore a "
+        "backup, or begin a new store",
     ),
     "journal/dropped-anchors": (
         "error",

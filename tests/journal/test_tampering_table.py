@@ -202,7 +202,7 @@ KINDS: Mapping[str, tuple[Change, ...]] = {
     "a journal removed with its anchor": (
         both(lambda folder: journal(folder).unlink(), DELETE_ANCHOR),
     ),
-    "rows of budgets, constraints, grants, notes or the store's key changed": (
+    "rows of budgets, constraints, grants, marks, notes or the store's key changed": (
         sql("UPDATE purses SET account = replace(cast(account AS text), '[', '[1')"),
         sql("DELETE FROM purses"),
         sql("DELETE FROM constraints"),
@@ -211,6 +211,10 @@ KINDS: Mapping[str, tuple[Change, ...]] = {
         sql(
             "INSERT INTO constraints SELECT 'k0', scope, key || 'x', state, updated_at, payload, "
             "revoked_by, version + 1, used + 1 FROM constraints LIMIT 1"
+        ),
+        sql(
+            "INSERT INTO marks VALUES ('agent\x1fa\x1fseen', 'agent\x1fa', 'seen', 'active', 1, "
+            "x'90', '', '', 1, 1)"
         ),
         sql("UPDATE meta SET value = randomblob(32) WHERE name = 'key'"),
     ),

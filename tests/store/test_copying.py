@@ -34,6 +34,10 @@ budgets:
   calls: {calls: 5, per: global}
   mails: {tools: [mail], calls: 3, per: project, within: 1h}
 learn: {corroborate: 1, scope: project}
+marks:
+  read: {key: call.args.path, set: {tools: [read]}, per: project}
+rules:
+  edit: {tools: [edit], unless: call.args.path in mark.read}
 signatures:
   - id: missing
     pattern: no such key
@@ -69,6 +73,7 @@ def _fill(policy: str, store: str) -> None:
         with guard.session("one", project="p") as session:
             session.record(session.check("mail", {"to": "ann"}), result="sent")
             session.record(session.check("find", {"key": "k"}), error="no such key")
+            session.mark("read", "/a")
         opened = open_named_store(store, caps=None)
         for number in range(3):
             record = RevocableRecord(
@@ -100,6 +105,8 @@ def _goes_on(policy: str, store: str) -> None:
     """Check that what was used, learned and revoked still is."""
     with Guard.load(policy, store=store) as guard, guard.session("one", project="p") as session:
         assert not session.check("find", {"key": "k"})  # learned
+        assert session.preview("edit", {"path": "/a"})
+        assert not session.preview("edit", {"path": "/b"})
         assert [bool(session.check("mail", {"n": n})) for n in range(3)] == [True, True, False]
         assert [bool(session.check("other", {"n": n})) for n in range(2)] == [True, False]
     opened = open_named_store(store, caps=None)

@@ -131,6 +131,30 @@ def test_a_constraint_is_found_by_id_and_replaced(store: Store) -> None:
     assert store.constraints.list() == (records[1], moved, records[2])
 
 
+def test_a_record_is_updated_with_its_new_version(store: Store) -> None:
+    seen: list[tuple[RevocableRecord | None, int]] = []
+
+    def make(record: RevocableRecord | None, version: int) -> RevocableRecord:
+        seen.append((record, version))
+        return constraint("a", state=str(version))
+
+    store.marks.update("a", make)
+    store.marks.update("a", make)
+    (before, first), (again, second) = seen
+    assert before is None
+    assert again == constraint("a", state=str(first))
+    assert second > first
+    assert store.marks.version() == second
+    assert store.marks.changes(first).records == (constraint("a", state=str(second)),)
+    with pytest.raises(ZeroDivisionError):
+        store.marks.update("a", lambda *_: constraint(str(1 // 0)))
+    assert store.marks.version() == second
+    for number in range(6):
+        store.marks.update(str(number), lambda _, version, id_=str(number): constraint(id_))
+    assert [record.id for record in store.marks.list()] == ["2", "3", "4", "5"]
+    assert store.marks.changes(second).is_complete
+
+
 def test_an_old_copy_does_not_undo_a_revocation(store: Store) -> None:
     stale = constraint("a")
     store.constraints.put(stale)

@@ -40,7 +40,9 @@ MAX_NODES = 100_000
 _Parser: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _PROPERTIES = re.compile(r"(?:[&!][^\s,\[\]{}]*(?:\s+|\#[^\n]*\n)*)*")
-_DIGITS_AND_COMMA = re.compile(r"(?<![\w.])([0-9]{1,3}),\Z")
+_THOUSANDS = re.compile(r"(?<![\w.])[0-9]{1,3}(?:,[0-9]{3})+(?![\w.])")
+_MAX_NUMBER = 40
+"""How far from a group of digits the rest of its number is looked for, in characters."""
 _FLOW_VALUE = re.compile(r"\w: +([\[{])[^\[\]{}]*[\]}]\Z")
 """A value in brackets, behind which a line goes on."""
 _INDICATORS = "@`%*&!|>"
@@ -219,11 +221,13 @@ class _TreeBuilder:
             return text
 
     def _suggest_no_comma(self, start: int, text: str) -> str | None:
-        """Return help if the number `text` follows another number and a comma, as in `1,000`."""
-        before = _DIGITS_AND_COMMA.search(self._source.text, max(0, start - 5), start)
-        if before is None:
-            return None
-        return f"`,` separates items in brackets; write `{before[1]}{text}`"
+        """Return help if a number, or the `text` at `start`, is written as in `1,000,000`."""
+        first, last = max(0, start - _MAX_NUMBER), start + len(text) + _MAX_NUMBER
+        for found in _THOUSANDS.finditer(self._source.text, first, last):
+            if found.start() < start < found.end():
+                number = found[0].replace(",", "")
+                return f"`,` separates items in brackets; write `{number}`"
+        return None
 
     def _close_collection(self, closed: _OpenCollection, event: yaml.CollectionEndEvent) -> Node:
         end = _offsets(event)[1] if closed.flow else closed.end
@@ -235,7 +239,8 @@ class _TreeBuilder:
                 self._report("yaml/key", "a key must be text, not a list or a map", key.span)
             elif key.text in entries:
                 message = f"duplicate key {quote_text(key.text)}"
-                hint = f"the first one is in line {entries[key.text][0].span.line}"
+                first = f"the first one is in line {entries[key.text][0].span.line}"
+                hint = self._suggest_no_comma(key.start, key.text) or first
                 self._report("yaml/duplicate-key", message, key.span, hint=hint)
             else:
                 self._check_key(key)

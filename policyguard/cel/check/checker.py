@@ -53,7 +53,7 @@ _KEY_KINDS: Final = frozenset({"bool", "int", "uint", "string", "dyn"})
 _FOREIGN_FIELDS: Final = {
     **dict.fromkeys(("argument", "arguments", "input", "parameters", "params", "payload"), "args"),
     **dict.fromkeys(("function", "name", "tool_name", "toolname"), "tool"),
-    **dict.fromkeys(("call_count", "num_calls"), "calls"),
+    **dict.fromkeys(("call_count", "count", "num_calls"), "calls"),
     **dict.fromkeys(("cmd", "shell"), "command"),
     **dict.fromkeys(("result", "output"), "text"),
     **dict.fromkeys(("category", "kind", "type"), "class"),

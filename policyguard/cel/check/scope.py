@@ -22,6 +22,12 @@ _FOREIGN_CONSTANTS: Final = {
     "False": "false",
 }
 
+_FOREIGN_MODULES: Final = {
+    **dict.fromkeys(("re", "re2", "regex"), "write `text.matches('…')`"),
+    **dict.fromkeys(("Date", "date", "datetime", "time"), "the time is `now`"),
+    **dict.fromkeys(("env", "environ", "os"), "declare a parameter: `params: {…}`, and read it"),
+}
+
 
 class Scope:
     """The names in scope at the current node."""
@@ -53,6 +59,8 @@ class Scope:
         """Return help for the unknown name `name`."""
         if name in _FOREIGN_CONSTANTS:
             return f"did you mean `{_FOREIGN_CONSTANTS[name]}`?"
+        if name in _FOREIGN_MODULES:
+            return _FOREIGN_MODULES[name]
         for variable, declared in self.declarations.variables.items():
             if isinstance(declared, RecordType) and name in declared.fields:
                 return f"did you mean `{variable}.{name}`?"

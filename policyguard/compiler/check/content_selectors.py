@@ -25,7 +25,7 @@ _NAMES = {"commands": "command pattern", "paths": "path glob", "hosts": "host"}
 
 def check_content_selectors(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
     """Report invalid command patterns, path globs and hosts, and unknown names in `finds`."""
-    for path, key, selector in _iter_selectors(policy):
+    for path, key, selector in iter_content_selectors(policy):
         inner = (*path, key, "outside") if selector.outside else (*path, key)
         for index, item in enumerate(selector.items):
             if key == "finds":
@@ -40,7 +40,8 @@ def check_content_selectors(policy: Policy, merged: MergedPolicy) -> Iterator[Di
                 yield merged.diagnostic("reference/selector", message, (*inner, index), hint=hint)
 
 
-def _iter_selectors(policy: Policy) -> Iterator[tuple[Path, str, Selector]]:
+def iter_content_selectors(policy: Policy) -> Iterator[tuple[Path, str, Selector]]:
+    """Yield the selectors on what calls say, each with its entry's path and its key."""
     for path, entry in selective_entries(policy):
         for key in ("commands", "paths", "hosts", "finds"):
             selector = getattr(entry, key)

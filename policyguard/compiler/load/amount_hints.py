@@ -7,6 +7,7 @@ import re
 _AMOUNT = re.compile(r"([0-9]{1,9})\s*([A-Za-z]+)")
 _DECIMAL = re.compile(r"([0-9]{1,6})\.([0-9]{1,3})\s*([A-Za-z]+)")
 _CLOCK = re.compile(r"([0-9]{1,6})\s*h(?:ours?)?\s*([0-9]{1,2})\s*m(?:in)?")
+_DOTTED_DATE = re.compile(r"(0?[1-9]|[12][0-9]|3[01])\.(0?[1-9]|1[0-2])\.([0-9]{4})")
 _SHARE = re.compile(r"([0-9]{1,3})\s*%")
 _UNITS = {
     **dict.fromkeys(("ms", "msec", "millis", "millisecond", "milliseconds"), "ms"),
@@ -51,3 +52,12 @@ def explain_number(text: str) -> str | None:
     digits = found[1].replace(",", "").replace("_", "")
     unit = (found[2] or "").replace("m", "M")
     return f"write `{digits}{unit}`" if not unit or digits.isdecimal() else None
+
+
+def explain_date(text: str) -> str | None:
+    """Return a date written as day, month and year in the order of ISO 8601."""
+    found = _DOTTED_DATE.fullmatch(text.strip())
+    if found is None:
+        return None
+    day, month, year = found.groups()
+    return f"write `{year}-{month:0>2}-{day:0>2}`"

@@ -19,6 +19,8 @@ _KEYS = {
     "decision": ("effect",),
     "description": ("reason",),
     "duration": ("within",),
+    "else": ("otherwise",),
+    "fallback": ("otherwise",),
     "every": ("within",),
     "except": ("outside", "unless"),
     "exclude": ("outside", "unless"),
@@ -60,6 +62,10 @@ _HINTS = {
         ("except_tools", "exclude_tools", "excluded_tools"), "write `tools: {outside: […]}`"
     ),
     "expires": "write it in a condition: `now < timestamp('2026-01-31T00:00:00Z')`",
+    **dict.fromkeys(
+        ("redact", "redaction", "truncate", "withhold"),
+        "results are edited by `result_rules`: `name: {tools: […], effect: redact, …}`",
+    ),
     "disabled": "remove the entry, or switch an inherited one off under `disable`",
     "enabled": "remove the entry, or switch an inherited one off under `disable`",
     "match": "write what it matches beside `effect`: `tools: […]`, `when: …`",
@@ -133,6 +139,7 @@ _TOP_HINTS = {
     "tools": "name tools in a rule or a budget: `rules: {name: {tools: […], when: …}}`",
 }
 """What to write instead of sections of other tools."""
+_RESULT_EFFECTS = ("redact", "truncate", "withhold")
 _TIMES = {"second": "1s", "minute": "1m", "hour": "1h", "day": "1d", "week": "7d", "month": "30d"}
 _CALL_KEYS = {
     "tool": ("tool", "tool_name", "name", "function"),
@@ -161,6 +168,8 @@ def explain_key(key: str, known: Collection[str], value: Node | None) -> str | N
         return _explain_step_key(folded, known, value)
     if "environ" in known and folded in _POLICY_KEYS:
         return "it belongs in the policy, in the file that `policy` names"
+    if list(known) == ["outside"]:
+        return "write what is selected as a list in its place: `[…]`; `outside` selects all else"
     if "extends" in known and folded in ("test", "tests"):
         return "tests are a file beside the policy, such as `tests.yaml`, with `policy` and `tests`"
     if "extends" in known and folded in _TOP_HINTS:
@@ -234,6 +243,10 @@ def explain_value(value: str, key: str, known: Collection[str]) -> str | None:
     """Return what to write for another tool's word under a key whose values are `known`."""
     if key == "per" and (time := _TIMES.get(value.casefold().removesuffix("s"))):
         return f"for a time write `within: {time}`; `per` says whose calls count"
+    if key == "per" and "." in value:
+        return f"for a key write a list: {quote_text(f'per: [session, {value}]')}"
+    if key == "effect" and value in _RESULT_EFFECTS and value not in known:
+        return f"`{value}` is for results: move the entry to `result_rules`"
     kind = "effect" if "advise" in known else "mode" if "observe" in known else key
     if kind == "effect" and value == "allow":
         return "calls are allowed unless refused: remove the entry, or exempt calls with `unless`"

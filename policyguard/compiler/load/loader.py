@@ -278,6 +278,11 @@ def _read_file(file: _FileRef, max_bytes: int = MAX_FILE_BYTES) -> bytes | _Fail
 
 
 def _suggest_file(file: _FileRef) -> str | None:
+    """Return a pack or a file with a name like it."""
+    packs = resources.files("policyguard.policies")
+    name = file.path.name
+    if name == "core" or packs.joinpath("packs", name, "policy.yaml").is_file():
+        return f"for the pack write {quote_text(name)}"
     folder = file.folder or Path(file.display_name).parent
     if not folder.is_dir():
         return None

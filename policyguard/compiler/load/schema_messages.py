@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from policyguard.compiler.load import scalars, schema
-from policyguard.compiler.load.amount_hints import explain_duration, explain_number
+from policyguard.compiler.load.amount_hints import explain_date, explain_duration, explain_number
 from policyguard.compiler.load.foreign_words import (
     explain_call,
     explain_key,
@@ -243,6 +243,8 @@ def _describe_pattern(problem: ValidationProblem, node: Node | None) -> Message:
             hint = explain_duration(problem.value) or hint
         elif scalar in _NUMERIC:
             hint = explain_number(problem.value) or hint
+        elif scalar == "date":
+            hint = explain_date(problem.value) or hint
         return Message(
             f"scalar/{scalar}", message, explain_time(problem.value, problem.path[-1]) or hint
         )

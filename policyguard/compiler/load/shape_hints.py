@@ -23,16 +23,17 @@ def takes_maximum(problem: ValidationProblem) -> bool:
 def map_hint(problem: ValidationProblem) -> str | None:
     """Return a hint on how to write the value as a map."""
     value, key = problem.value, problem.path[-1] if problem.path else ""
+    if key in problem.schema.get("properties", {}):
+        return f"`{key}` is in the place of a name: indent it further, as a key of its entry"
     if isinstance(value, list):
         if not isinstance(problem.schema.get("additionalProperties"), dict):
             return _name_keys(problem) or "write its keys without `-`: `key: value`"
         first = value[0] if value else None
         if isinstance(first, dict):
-            first = first.get("id") or first.get("name") or next(iter(first), None)
+            named = next((one for one in first if isinstance(first[one], dict)), None)
+            first = first.get("id") or first.get("name") or named
         name = display_name(first)
         return f"write each entry under its name, without `-`: `{name}: …`"
-    if key in problem.schema.get("properties", {}):
-        return f"`{key}` is in the place of a name: indent it further, as a key of its entry"
     if isinstance(value, bool):
         if not value and key == "learn":
             return "omit it; where it is inherited, write `learn: {blame: []}` to learn nothing"

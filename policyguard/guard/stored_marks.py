@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from msgspec.structs import replace
+
 from policyguard.evaluator.mark_state import MarkState
 from policyguard.evaluator.mark_tables import MarkUpdate, Place
 from policyguard.evaluator.marks import ANY_KEY, CompiledMark
@@ -25,6 +27,8 @@ class StoredMarks:
     An update counts here at once, and for others once it is saved: after the step that it belongs
     to, which may be undone with a transaction of its own. At most `max_unsaved` wait for that.
     """
+
+    is_stored = True
 
     def __init__(
         self, store: Store, steady_clock: SteadyClock, key: bytes, max_unsaved: int
@@ -52,13 +56,15 @@ class StoredMarks:
             self._load(record)
         self.clearings = changes.version
 
-    def save(self) -> None:
-        """Write what waits, in order. Raises `StoreError`."""
+    def save(self) -> int:
+        """Write what waits, in order; return its last number, 0 if none. Raises `StoreError`."""
+        number = 0
         while self._unsaved:
             update, is_known = self._unsaved[0]
             if not is_known or self._records.version() != self.clearings:
-                self._write(update)
+                number = self._write(update)
             del self._unsaved[0]
+        return number
 
     def try_save(self) -> StoreError | None:
         """Write what waits; return why that failed. The next `poll` tries again, and raises."""
@@ -87,17 +93,17 @@ class StoredMarks:
         id_ = mark_id(update.place, update.mark.name)
         state = self.find(update.place, update.mark) or MarkState()
         self._unsaved.append((update, _is_known(state, update)))
-        update.apply(state, self.clearings + 1)
+        _apply(update, state, self.clearings + 1)
         self._states[id_] = state
         self._forged.discard(id_)
 
-    def _write(self, update: MarkUpdate) -> None:
+    def _write(self, update: MarkUpdate) -> int:
         version, state = 0, MarkState()
 
         def make(record: RevocableRecord | None, number: int) -> RevocableRecord:
             nonlocal version, state
             version, state = number, self._decode(record, update.mark)
-            update.apply(state, number)
+            _apply(update, state, number)
             at = self._steady_clock.read()[0]
             return to_record(update.place, update.mark.name, state, at, self._key)
 
@@ -107,6 +113,7 @@ class StoredMarks:
         self._forged.discard(id_)
         if version == self.clearings + 1:  # else others' changes are still to be loaded
             self.clearings = version
+        return version
 
     def _load(self, record: RevocableRecord) -> None:
         state = decode_mark(record, self._key)
@@ -142,6 +149,13 @@ class StoredMarks:
         if record is None:
             return MarkState()
         return decode_mark(record, self._key) or _doubtful_state(mark)
+
+
+def _apply(update: MarkUpdate, state: MarkState, number: int) -> None:
+    """Apply an update; of a call that another store has admitted, nothing says what came later."""
+    if update.since is not None and update.since >= number:
+        update = replace(update, since=0)
+    update.apply(state, number)
 
 
 def _is_known(state: MarkState, update: MarkUpdate) -> bool:

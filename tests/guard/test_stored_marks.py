@@ -37,11 +37,13 @@ marks:
     keep: 3
     per: project
   fresh: {set: host, per: project, within: 1h}
+  built: {set: {tools: [build]}, clear: {tools: [build, edit]}, per: project}
 rules:
   merge: {tools: [merge], when: mark.wrote}
   ship: {tools: [ship], unless: mark.tested}
   edit: {tools: [edit], unless: call.args.path in mark.read}
   deploy: {tools: [deploy], unless: mark.fresh}
+  pack: {tools: [pack], unless: mark.built}
 """
 CAPS = Caps(constraints=9, grants=9, marks=99, evidence=9, anchors=99)
 HOUR = 3600 * 10**9
@@ -142,6 +144,49 @@ def test_marks_outlive_the_process_and_no_journal_sets_them_again(open_guard: Op
         assert run(session, "merge")
         session.record(begun, result="passed")
         assert not run(session, "ship")
+
+
+@pytest.mark.parametrize(("tool", "wanting"), [("test", "ship"), ("build", "pack")])
+def test_a_result_that_another_process_reports_sets_marks(
+    open_guard: Open, tool: str, wanting: str
+) -> None:
+    def step(tool: str) -> bool:
+        """Check a call in one process, and report its result in another."""
+        with open_guard() as guard:
+            decision = guard.session("s", project="p").check(tool, {"path": "/x"})
+        if decision.allowed:
+            with open_guard() as guard:
+                guard.session("s", project="p").record(decision.id, result="done")
+        return decision.allowed
+
+    assert step(tool)
+    assert step(wanting)
+    with open_guard() as guard:
+        other = guard.session("other", project="p")
+        other.mark("read", "/x")
+        run(other, "edit", path="/x")
+    assert not step(wanting)
+    assert step(tool)
+    assert step(wanting)
+    with open_guard() as guard:
+        begun = guard.session("s", project="p").check(tool, {})
+    with open_guard() as guard:
+        other = guard.session("other", project="p")
+        other.mark("read", "/x")
+        run(other, "edit", path="/x")
+        guard.session("s", project="p").record(begun.id, result="done")
+        assert not run(other, wanting)
+
+
+def test_a_call_sets_what_it_has_cleared_itself(open_guard: Open) -> None:
+    one, two = (guard.session(id_, agent="a", project="p") for guard, id_ in _two(open_guard))
+    run(one, "build")
+    assert run(one, "pack")
+    assert run(two, "pack")
+    building = one.check("build", {})
+    run(two, "build")
+    one.record(building, result="done")  # it ran beside the other
+    assert not run(two, "pack")
 
 
 def test_a_call_that_did_not_run_gives_back_what_it_cleared(open_guard: Open) -> None:
@@ -302,7 +347,9 @@ def test_what_is_set_already_is_not_written_again(policy: Path) -> None:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["read", "edit", "test", "write", "rebase", "end", "release", "mark"]),
+        st.sampled_from(
+            ["read", "edit", "test", "write", "rebase", "end", "release", "mark", "build"]
+        ),
         st.booleans(),
         st.sampled_from(["/a", "/b", "/c", "/d"]),
     ),
@@ -351,6 +398,6 @@ def _play(sessions: list[Session], steps: list[tuple[str, bool, str]]) -> Iterat
             if decision.allowed:
                 running.append((session, decision.id))
     for session in sessions:
-        for tool in ("merge", "ship"):
+        for tool in ("merge", "ship", "pack"):
             yield session.preview(tool, {}).allowed
         yield [session.preview("edit", {"path": path}).allowed for path in ("/a", "/b", "/c", "/d")]

@@ -184,7 +184,8 @@ class CallPipeline(KnownCalls):
                             ancestor_events = ancestor_events or []
                             guard._events.emit_run_marks(state, attempt.at, (), attempt.cleared)
                     if guard._stored_marks is not None:
-                        guard._stored_marks.save()  # else others may count on what is cleared
+                        number = guard._stored_marks.save()  # else others may count on it
+                        attempt.shared_clearings = max(attempt.shared_clearings, number)
                     if is_spending and guard._journal is not None:
                         guard._journal.confirm(state.id)  # it is used up on this host alone
                     if decision.violations:

@@ -40,21 +40,28 @@ class StoredMarks:
         self._states: dict[str, MarkState] = {}
         self._forged: set[str] = set()
         self._unsaved: list[tuple[MarkUpdate, bool]] = []
+        self._is_outdated = False
         self.clearings = 0
         self.poll()
 
     def poll(self) -> None:
         """Write what waits, and load what others have changed. Raises `StoreError`."""
         self.save()
-        if self._records.version() == self.clearings:
+        if self._records.version() == self.clearings and not self._is_outdated:
             return
-        changes = self._records.changes(self.clearings)
-        if changes.is_complete:
+        changes = self._records.changes(0 if self._is_outdated else self.clearings)
+        if changes.is_complete or self._is_outdated:
             self._states.clear()
             self._forged.clear()
         for record in changes.records:
             self._load(record)
         self.clearings = changes.version
+        self._is_outdated = False
+
+    def withdraw(self) -> None:
+        """Leave out what waits: what a call would have cleared that does not run."""
+        self._unsaved.clear()
+        self._is_outdated = True
 
     def save(self) -> int:
         """Write what waits, in order; return its last number, 0 if none. Raises `StoreError`."""
@@ -79,7 +86,10 @@ class StoredMarks:
         id_ = mark_id(place, mark.name)
         if id_ in self._forged:
             return _doubtful_state(mark)
-        return self._states.get(id_)
+        state = self._states.get(id_)
+        if state is not None and not _fits(state, mark):
+            state = self._states[id_] = _fit(state, mark)
+        return state
 
     def update(self, update: MarkUpdate) -> None:
         """See `MarkTable`."""
@@ -148,7 +158,8 @@ class StoredMarks:
     def _decode(self, record: RevocableRecord | None, mark: CompiledMark) -> MarkState:
         if record is None:
             return MarkState()
-        return decode_mark(record, self._key) or _doubtful_state(mark)
+        state = decode_mark(record, self._key) or _doubtful_state(mark)
+        return state if _fits(state, mark) else _fit(state, mark)
 
 
 def _apply(update: MarkUpdate, state: MarkState, number: int) -> None:
@@ -169,3 +180,21 @@ def _doubtful_state(mark: CompiledMark) -> MarkState:
     if not mark.sets_on_error:
         return MarkState()
     return MarkState({ANY_KEY if mark.is_keyed else "": None})
+
+
+def _fits(state: MarkState, mark: CompiledMark) -> bool:
+    """Whether only keys are set that the mark can have."""
+    return "" not in state.keys if mark.is_keyed else not state.keys or [*state.keys] == [""]
+
+
+def _fit(state: MarkState, mark: CompiledMark) -> MarkState:
+    """Leave out what was set when the mark had keys and has none now, or had none.
+
+    Where doubt sets the mark, it is set instead, with every key.
+    """
+    kept = {key: at for key, at in state.keys.items() if (key != "") is mark.is_keyed}
+    if mark.sets_on_error:
+        times = [at for key, at in state.keys.items() if key not in kept]
+        latest = None if None in times else max(at for at in times if at is not None)
+        kept[ANY_KEY if mark.is_keyed else ""] = latest
+    return MarkState(kept, state.cleared, state.cleared_keys)

@@ -329,6 +329,57 @@ def test_a_call_does_not_run_whose_clearing_is_not_stored(policy: Path, tmp_path
         assert not run(two, "ship")
 
 
+def test_what_a_refused_call_would_have_cleared_stays_set(policy: Path, tmp_path: Path) -> None:
+    path = tmp_path / "state" / "store.db"
+    stores = [SqliteStore(path, caps=CAPS, timeout=0.1) for _ in range(2)]
+    guards = [Guard.load(policy, store=store) for store in stores]
+    with guards[0], guards[1]:
+        one, two = (
+            guard.session(id_, agent="a", project="p")
+            for guard, id_ in zip(guards, "xy", strict=True)
+        )
+        run(one, "test")
+        writing = two.check("write", {})
+        lock = _lock(path)
+        assert not one.check("rebase", {}).allowed
+        lock.execute("ROLLBACK")
+        lock.close()
+        two.record(writing, result="done")
+        assert not run(one, "merge")
+        assert not run(two, "merge")
+        assert run(one, "ship")
+
+
+@pytest.mark.parametrize("doubt", ["unset", "set"])
+def test_a_mark_of_another_form_is_as_its_doubt_says(tmp_path: Path, doubt: str) -> None:
+    policies = []
+    for name, keyed, plain in (("first", "a", "b"), ("second", "b", "a")):
+        file = tmp_path / f"{name}.yaml"
+        policies.append(file)
+        file.write_text(
+            "policyguard: 1\nname: team\nmarks:\n"
+            f"  {keyed}: {{set: host, key: call.args.id, per: project, on_error: {doubt}}}\n"
+            f"  {plain}: {{set: host, per: project, on_error: {doubt}}}\n"
+            "rules:\n"
+            f"  one: {{tools: [one], unless: call.args.id in mark.{keyed}}}\n"
+            f"  count: {{tools: [count], unless: size(mark.{keyed}) > 0}}\n"
+            f"  plain: {{tools: [plain], unless: mark.{plain}}}\n"
+        )
+    store = tmp_path / "state" / "store.db"
+    with Guard.load(policies[0], store=store) as guard:
+        session = guard.session("s", project="p")
+        session.mark("a", "x")
+        session.mark("b")
+    with Guard.load(policies[1], store=store) as guard:
+        session = guard.session("t", project="p")
+        for tool in ("one", "count", "plain"):
+            assert session.preview(tool, {"id": "x"}).allowed is (doubt == "set")
+        session.mark("a")
+        session.mark("b", "y")
+        for tool in ("one", "count", "plain"):
+            assert session.preview(tool, {"id": "y"}).allowed
+
+
 def test_what_is_set_already_is_not_written_again(policy: Path) -> None:
     store = MemoryStore(caps=CAPS)
     one, two = (

@@ -224,6 +224,8 @@ class CallPipeline(KnownCalls):
             closed = replace(self._closed_evaluation, errors=(eval_error,))
             return decisions.build_decision(self._state.id, closed, attempt, observe=False)
         if decision.allowed and not allow:
+            if self._guard._stored_marks is not None:
+                self._guard._stored_marks.withdraw()
             released = Released(self._state.id, attempt.at, decision.id)
             self._guard._state.fold(released)
             if emitted is not None:

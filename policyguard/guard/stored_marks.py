@@ -38,7 +38,7 @@ class StoredMarks:
         self._key = key
         self._max_unsaved = max_unsaved
         self._states: dict[str, MarkState] = {}
-        self._forged: set[str] = set()
+        self._forged: dict[str, int] = {}
         self._unsaved: list[tuple[MarkUpdate, bool]] = []
         self._is_outdated = False
         self.clearings = 0
@@ -54,7 +54,7 @@ class StoredMarks:
             self._states.clear()
             self._forged.clear()
         for record in changes.records:
-            self._load(record)
+            self._load(record, changes.version)
         self.clearings = changes.version
         self._is_outdated = False
 
@@ -85,7 +85,7 @@ class StoredMarks:
         """See `MarkTable`. A mark that another program wrote is as its doubt says."""
         id_ = mark_id(place, mark.name)
         if id_ in self._forged:
-            return _doubtful_state(mark)
+            return _doubtful_state(mark, self._forged[id_])
         state = self._states.get(id_)
         if state is not None and not _fits(state, mark):
             state = self._states[id_] = _fit(state, mark)
@@ -105,14 +105,14 @@ class StoredMarks:
         self._unsaved.append((update, _is_known(state, update)))
         _apply(update, state, self.clearings + 1)
         self._states[id_] = state
-        self._forged.discard(id_)
+        self._forged.pop(id_, None)
 
     def _write(self, update: MarkUpdate) -> int:
         version, state = 0, MarkState()
 
         def make(record: RevocableRecord | None, number: int) -> RevocableRecord:
             nonlocal version, state
-            version, state = number, self._decode(record, update.mark)
+            version, state = number, self._decode(record, update.mark, number)
             _apply(update, state, number)
             at = self._steady_clock.read()[0]
             return to_record(update.place, update.mark.name, state, at, self._key)
@@ -120,22 +120,22 @@ class StoredMarks:
         id_ = mark_id(update.place, update.mark.name)
         self._records.update(id_, make)
         self._states[id_] = state
-        self._forged.discard(id_)
+        self._forged.pop(id_, None)
         if version == self.clearings + 1:  # else others' changes are still to be loaded
             self.clearings = version
         return version
 
-    def _load(self, record: RevocableRecord) -> None:
+    def _load(self, record: RevocableRecord, version: int) -> None:
         state = decode_mark(record, self._key)
         if state is None:
             if record.id not in self._forged:
-                self._forged.add(record.id)
+                self._forged[record.id] = version
                 warn(
                     f"mark `{record.key:.80}` of the store does not count: it was changed, or set "
                     "under another key"
                 )
             return
-        self._forged.discard(record.id)
+        self._forged.pop(record.id, None)
         self._states[record.id] = state
         latest = self._steady_clock.read()[0] + RESOLUTION
         if any(at is not None and at > latest for at in state.keys.values()):
@@ -155,10 +155,12 @@ class StoredMarks:
         scope, owner = current.scope.split("\x1f", 1)
         return to_record((scope, owner), current.key, state, now, self._key)
 
-    def _decode(self, record: RevocableRecord | None, mark: CompiledMark) -> MarkState:
+    def _decode(self, record: RevocableRecord | None, mark: CompiledMark, number: int) -> MarkState:
         if record is None:
             return MarkState()
-        state = decode_mark(record, self._key) or _doubtful_state(mark)
+        state = decode_mark(record, self._key)
+        if state is None:
+            state = _doubtful_state(mark, self._forged.get(record.id, number - 1))
         return state if _fits(state, mark) else _fit(state, mark)
 
 
@@ -175,11 +177,11 @@ def _is_known(state: MarkState, update: MarkUpdate) -> bool:
     return not update.cleared and update.mark.within is None and [*update.keys] == [latest]
 
 
-def _doubtful_state(mark: CompiledMark) -> MarkState:
-    """Return the state of a mark of which nothing is known."""
+def _doubtful_state(mark: CompiledMark, cleared: int) -> MarkState:
+    """Return the state of a mark of which nothing is known: it may have been cleared till then."""
     if not mark.sets_on_error:
-        return MarkState()
-    return MarkState({ANY_KEY if mark.is_keyed else "": None})
+        return MarkState(cleared=cleared)
+    return MarkState({ANY_KEY if mark.is_keyed else "": None}, cleared)
 
 
 def _fits(state: MarkState, mark: CompiledMark) -> bool:

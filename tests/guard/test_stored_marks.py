@@ -258,6 +258,28 @@ def test_a_mark_that_another_program_wrote_opens_no_way(policy: Path, tmp_path: 
     assert "`marks`" in result.output
 
 
+def test_a_mark_that_another_program_wrote_was_perhaps_cleared(
+    policy: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "state" / "store.db"
+    with Guard.load(policy, store=path) as guard, Guard.load(policy, store=path) as other:
+        session, editor = guard.session("s", project="p"), other.session("e", project="p")
+        begun = session.check("test", {})
+        editor.mark("read", "/x")
+        run(editor, "edit", path="/x")
+        with sqlite3.connect(path) as database:
+            database.execute("UPDATE meta SET value = value + 1 WHERE name = 'marks version'")
+            database.execute(
+                "UPDATE marks SET mac = 'forged', version = "
+                "(SELECT value FROM meta WHERE name = 'marks version')"
+            )
+        database.close()
+        session.record(begun, result="passed")
+        assert not run(session, "ship")
+        run(session, "test")
+        assert run(session, "ship")
+
+
 def test_marks_cannot_be_exchanged(policy: Path, tmp_path: Path) -> None:
     path = tmp_path / "state" / "store.db"
     with Guard.load(policy, store=path) as guard:

@@ -16,6 +16,7 @@ from policyguard.evaluator.mark_tables import MarkUpdate, Place
 from policyguard.evaluator.marks import ANY_KEY, CompiledMark
 from policyguard.guard.clock import RESOLUTION, SteadyClock
 from policyguard.guard.host_log import warn
+from policyguard.model.event import MarkChange
 from policyguard.store.errors import StoreError
 from policyguard.store.mark_records import decode_mark, mark_id, to_record
 from policyguard.store.protocol import RevocableRecord, Store
@@ -26,6 +27,8 @@ class StoredMarks:
 
     An update counts here at once, and for others once it is saved: after the step that it belongs
     to, which may be undone with a transaction of its own. At most `max_unsaved` wait for that.
+    `taken` are the keys, with their times (ns), that the latest save cleared of marks which doubt
+    sets: others may have set them since the call was decided.
     """
 
     is_stored = True
@@ -41,6 +44,7 @@ class StoredMarks:
         self._forged: dict[str, int] = {}
         self._unsaved: list[tuple[MarkUpdate, bool]] = []
         self._is_outdated = False
+        self.taken: dict[MarkChange, int | None] = {}
         self.clearings = 0
         self.poll()
 
@@ -66,6 +70,7 @@ class StoredMarks:
     def save(self) -> int:
         """Write what waits, in order; return its last number, 0 if none. Raises `StoreError`."""
         number = 0
+        self.taken.clear()
         while self._unsaved:
             update, is_known = self._unsaved[0]
             if not is_known or self._records.version() != self.clearings:
@@ -109,16 +114,19 @@ class StoredMarks:
 
     def _write(self, update: MarkUpdate) -> int:
         version, state = 0, MarkState()
+        taken: dict[MarkChange, int | None] = {}
 
         def make(record: RevocableRecord | None, number: int) -> RevocableRecord:
-            nonlocal version, state
+            nonlocal version, state, taken
             version, state = number, self._decode(record, update.mark, number)
+            taken = _find_taken(update, state)
             _apply(update, state, number)
             at = self._steady_clock.read()[0]
             return to_record(update.place, update.mark.name, state, at, self._key)
 
         id_ = mark_id(update.place, update.mark.name)
         self._records.update(id_, make)
+        self.taken |= taken
         self._states[id_] = state
         self._forged.pop(id_, None)
         if version == self.clearings + 1:  # else others' changes are still to be loaded
@@ -169,6 +177,17 @@ def _apply(update: MarkUpdate, state: MarkState, number: int) -> None:
     if update.since is not None and update.since >= number:
         update = replace(update, since=0)
     update.apply(state, number)
+
+
+def _find_taken(update: MarkUpdate, state: MarkState) -> dict[MarkChange, int | None]:
+    """Return what an update clears of a mark that doubt sets."""
+    if not update.mark.sets_on_error:
+        return {}
+    return {
+        MarkChange(update.mark.name, key): at
+        for key, at in state.keys.items()
+        if "" in update.cleared or key in update.cleared
+    }
 
 
 def _is_known(state: MarkState, update: MarkUpdate) -> bool:

@@ -351,6 +351,28 @@ def test_a_call_does_not_run_whose_clearing_is_not_stored(policy: Path, tmp_path
         assert not run(two, "ship")
 
 
+def test_what_was_set_before_a_clearing_is_stored_comes_back(
+    policy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore(caps=CAPS)
+    one, two = (
+        Guard.load(policy, store=store).session(id_, agent="a", project="p") for id_ in "xy"
+    )
+    writing = two.check("write", {})
+    update = store.marks.update
+
+    def write_first(id_: str, make: Any) -> None:
+        monkeypatch.undo()
+        two.record(writing, result="done")  # after the other call was decided
+        update(id_, make)
+
+    monkeypatch.setattr(store.marks, "update", write_first)
+    rebasing = one.check("rebase", {})
+    assert run(two, "merge")
+    one.release(rebasing)
+    assert not run(two, "merge")
+
+
 def test_what_a_refused_call_would_have_cleared_stays_set(policy: Path, tmp_path: Path) -> None:
     path = tmp_path / "state" / "store.db"
     stores = [SqliteStore(path, caps=CAPS, timeout=0.1) for _ in range(2)]

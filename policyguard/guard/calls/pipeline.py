@@ -186,6 +186,11 @@ class CallPipeline(KnownCalls):
                     if guard._stored_marks is not None:
                         number = guard._stored_marks.save()  # else others may count on it
                         attempt.shared_clearings = max(attempt.shared_clearings, number)
+                        taken = guard._stored_marks.taken
+                        if attempt.cleared and taken:  # comes back if the call does not run
+                            attempt.cleared_keys = (
+                                *{**dict(attempt.cleared_keys), **taken}.items(),
+                            )
                     if is_spending and guard._journal is not None:
                         guard._journal.confirm(state.id)  # it is used up on this host alone
                     if decision.violations:

@@ -45,7 +45,7 @@ class MarkStates:
     @property
     def has_shared(self) -> bool:
         """Whether there are marks per agent or project."""
-        return any(mark.scope not in RUN_SCOPES for mark in self.marks.values())
+        return any(map(self._is_shared, self.marks))
 
     def read(self, session: SessionState, at: int | None) -> dict[str, Any]:
         """Return the variable `mark` at `at` (ns): a map that finds each mark at its first use."""
@@ -81,8 +81,22 @@ class MarkStates:
             self.change(session, attempt.cleared, (), None)
         is_own = not self.rebuilt or session.mark_scopes["session"] == self.rebuilt
         # What others have cleared since is not in the journal of a sub-agent, nor of a session.
-        attempt.clearings = self._runs.clearings if is_own else -1
-        attempt.shared_clearings = self.shared.clearings if not self.rebuilt else -1
+        attempt.clearings = self._runs.clearings if is_own else 0
+        if not self.rebuilt:
+            attempt.shared_clearings = self.shared.clearings
+        elif not self.shared.is_stored:
+            attempt.shared_clearings = 0
+
+    def number_admission(self, attempt: Attempt) -> int:
+        """Return the number of the last clearing before a call, for its journal; 0 if it has none.
+
+        What the call clears itself comes first: at the next numbers, or, where another process
+        was faster, later, and then the call sets nothing of it once its session is resumed.
+        """
+        if not self.shared.is_stored:
+            return 0
+        own = {one.mark for one in attempt.cleared if self._is_shared(one.mark)}
+        return attempt.shared_clearings + len(own)
 
     def complete(self, attempt: Attempt, changes: Iterable[MarkChange]) -> None:
         """Clear again what the call clears, unless doubt sets it; set what its result sets."""
@@ -188,6 +202,9 @@ class MarkStates:
         return self.rebuilt != "" and not (
             mark.scope in RUN_SCOPES and session.mark_scopes[mark.scope] == self.rebuilt
         )
+
+    def _is_shared(self, name: str) -> bool:
+        return name in self.marks and self.marks[name].scope not in RUN_SCOPES
 
     def _find(self, session: SessionState, mark: CompiledMark) -> MarkState | None:
         return self._table(mark).find(_place(session, mark), mark)

@@ -43,6 +43,10 @@ class MarkTable(Protocol):
     def clearings(self) -> int:
         """The number of the last clearing."""
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether clearings have the same numbers in all processes."""
+
     def find(self, place: Place, mark: CompiledMark) -> MarkState | None:
         """Return a mark's state; None if it was never set or cleared."""
 
@@ -52,6 +56,8 @@ class MarkTable(Protocol):
 
 class LocalMarks:
     """Marks in memory, of at most `max_places` places (None: however many). See `MarkTable`."""
+
+    is_stored = False
 
     def __init__(self, max_places: int | None = None) -> None:
         self.clearings = 0

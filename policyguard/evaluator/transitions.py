@@ -72,6 +72,7 @@ def restore_attempt(session: SessionState, event: Admitted | Refused, plan: Plan
         attempt.radius = event.radius
         attempt.charges = event.charges
         attempt.cleared = event.cleared
+        attempt.shared_clearings = event.clearings
     return attempt
 
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from functools import partial
 
+from msgspec.structs import replace
+
 from policyguard.evaluator.mark_state import MarkState
 from policyguard.evaluator.mark_tables import MarkUpdate, Place
 from policyguard.evaluator.marks import ANY_KEY, CompiledMark
 from policyguard.guard.clock import RESOLUTION, SteadyClock
 from policyguard.guard.host_log import warn
+from policyguard.model.event import MarkChange
 from policyguard.store.errors import StoreError
 from policyguard.store.mark_records import decode_mark, mark_id, to_record
 from policyguard.store.protocol import RevocableRecord, Store
@@ -24,7 +27,11 @@ class StoredMarks:
 
     An update counts here at once, and for others once it is saved: after the step that it belongs
     to, which may be undone with a transaction of its own. At most `max_unsaved` wait for that.
+    `taken` are the keys, with their times (ns), that the latest save cleared of marks which doubt
+    sets: others may have set them since the call was decided.
     """
+
+    is_stored = True
 
     def __init__(
         self, store: Store, steady_clock: SteadyClock, key: bytes, max_unsaved: int
@@ -34,31 +41,42 @@ class StoredMarks:
         self._key = key
         self._max_unsaved = max_unsaved
         self._states: dict[str, MarkState] = {}
-        self._forged: set[str] = set()
+        self._forged: dict[str, int] = {}
         self._unsaved: list[tuple[MarkUpdate, bool]] = []
+        self._is_outdated = False
+        self.taken: dict[MarkChange, int | None] = {}
         self.clearings = 0
         self.poll()
 
     def poll(self) -> None:
         """Write what waits, and load what others have changed. Raises `StoreError`."""
         self.save()
-        if self._records.version() == self.clearings:
+        if self._records.version() == self.clearings and not self._is_outdated:
             return
-        changes = self._records.changes(self.clearings)
-        if changes.is_complete:
+        changes = self._records.changes(0 if self._is_outdated else self.clearings)
+        if changes.is_complete or self._is_outdated:
             self._states.clear()
             self._forged.clear()
         for record in changes.records:
-            self._load(record)
+            self._load(record, changes.version)
         self.clearings = changes.version
+        self._is_outdated = False
 
-    def save(self) -> None:
-        """Write what waits, in order. Raises `StoreError`."""
+    def withdraw(self) -> None:
+        """Leave out what waits: what a call would have cleared that does not run."""
+        self._unsaved.clear()
+        self._is_outdated = True
+
+    def save(self) -> int:
+        """Write what waits, in order; return its last number, 0 if none. Raises `StoreError`."""
+        number = 0
+        self.taken.clear()
         while self._unsaved:
             update, is_known = self._unsaved[0]
             if not is_known or self._records.version() != self.clearings:
-                self._write(update)
+                number = self._write(update)
             del self._unsaved[0]
+        return number
 
     def try_save(self) -> StoreError | None:
         """Write what waits; return why that failed. The next `poll` tries again, and raises."""
@@ -72,8 +90,11 @@ class StoredMarks:
         """See `MarkTable`. A mark that another program wrote is as its doubt says."""
         id_ = mark_id(place, mark.name)
         if id_ in self._forged:
-            return _doubtful_state(mark)
-        return self._states.get(id_)
+            return _doubtful_state(mark, self._forged[id_])
+        state = self._states.get(id_)
+        if state is not None and not _fits(state, mark):
+            state = self._states[id_] = _fit(state, mark)
+        return state
 
     def update(self, update: MarkUpdate) -> None:
         """See `MarkTable`."""
@@ -87,38 +108,42 @@ class StoredMarks:
         id_ = mark_id(update.place, update.mark.name)
         state = self.find(update.place, update.mark) or MarkState()
         self._unsaved.append((update, _is_known(state, update)))
-        update.apply(state, self.clearings + 1)
+        _apply(update, state, self.clearings + 1)
         self._states[id_] = state
-        self._forged.discard(id_)
+        self._forged.pop(id_, None)
 
-    def _write(self, update: MarkUpdate) -> None:
+    def _write(self, update: MarkUpdate) -> int:
         version, state = 0, MarkState()
+        taken: dict[MarkChange, int | None] = {}
 
         def make(record: RevocableRecord | None, number: int) -> RevocableRecord:
-            nonlocal version, state
-            version, state = number, self._decode(record, update.mark)
-            update.apply(state, number)
+            nonlocal version, state, taken
+            version, state = number, self._decode(record, update.mark, number)
+            taken = _find_taken(update, state)
+            _apply(update, state, number)
             at = self._steady_clock.read()[0]
             return to_record(update.place, update.mark.name, state, at, self._key)
 
         id_ = mark_id(update.place, update.mark.name)
         self._records.update(id_, make)
+        self.taken |= taken
         self._states[id_] = state
-        self._forged.discard(id_)
+        self._forged.pop(id_, None)
         if version == self.clearings + 1:  # else others' changes are still to be loaded
             self.clearings = version
+        return version
 
-    def _load(self, record: RevocableRecord) -> None:
+    def _load(self, record: RevocableRecord, version: int) -> None:
         state = decode_mark(record, self._key)
         if state is None:
             if record.id not in self._forged:
-                self._forged.add(record.id)
+                self._forged[record.id] = version
                 warn(
                     f"mark `{record.key:.80}` of the store does not count: it was changed, or set "
                     "under another key"
                 )
             return
-        self._forged.discard(record.id)
+        self._forged.pop(record.id, None)
         self._states[record.id] = state
         latest = self._steady_clock.read()[0] + RESOLUTION
         if any(at is not None and at > latest for at in state.keys.values()):
@@ -138,10 +163,31 @@ class StoredMarks:
         scope, owner = current.scope.split("\x1f", 1)
         return to_record((scope, owner), current.key, state, now, self._key)
 
-    def _decode(self, record: RevocableRecord | None, mark: CompiledMark) -> MarkState:
+    def _decode(self, record: RevocableRecord | None, mark: CompiledMark, number: int) -> MarkState:
         if record is None:
             return MarkState()
-        return decode_mark(record, self._key) or _doubtful_state(mark)
+        state = decode_mark(record, self._key)
+        if state is None:
+            state = _doubtful_state(mark, self._forged.get(record.id, number - 1))
+        return state if _fits(state, mark) else _fit(state, mark)
+
+
+def _apply(update: MarkUpdate, state: MarkState, number: int) -> None:
+    """Apply an update; of a call that another store has admitted, nothing says what came later."""
+    if update.since is not None and update.since >= number:
+        update = replace(update, since=0)
+    update.apply(state, number)
+
+
+def _find_taken(update: MarkUpdate, state: MarkState) -> dict[MarkChange, int | None]:
+    """Return what an update clears of a mark that doubt sets."""
+    if not update.mark.sets_on_error:
+        return {}
+    return {
+        MarkChange(update.mark.name, key): at
+        for key, at in state.keys.items()
+        if "" in update.cleared or key in update.cleared
+    }
 
 
 def _is_known(state: MarkState, update: MarkUpdate) -> bool:
@@ -150,8 +196,26 @@ def _is_known(state: MarkState, update: MarkUpdate) -> bool:
     return not update.cleared and update.mark.within is None and [*update.keys] == [latest]
 
 
-def _doubtful_state(mark: CompiledMark) -> MarkState:
-    """Return the state of a mark of which nothing is known."""
+def _doubtful_state(mark: CompiledMark, cleared: int) -> MarkState:
+    """Return the state of a mark of which nothing is known: it may have been cleared till then."""
     if not mark.sets_on_error:
-        return MarkState()
-    return MarkState({ANY_KEY if mark.is_keyed else "": None})
+        return MarkState(cleared=cleared)
+    return MarkState({ANY_KEY if mark.is_keyed else "": None}, cleared)
+
+
+def _fits(state: MarkState, mark: CompiledMark) -> bool:
+    """Whether only keys are set that the mark can have."""
+    return "" not in state.keys if mark.is_keyed else not state.keys or [*state.keys] == [""]
+
+
+def _fit(state: MarkState, mark: CompiledMark) -> MarkState:
+    """Leave out what was set when the mark had keys and has none now, or had none.
+
+    Where doubt sets the mark, it is set instead, with every key.
+    """
+    kept = {key: at for key, at in state.keys.items() if (key != "") is mark.is_keyed}
+    if mark.sets_on_error:
+        times = [at for key, at in state.keys.items() if key not in kept]
+        latest = None if None in times else max(at for at in times if at is not None)
+        kept[ANY_KEY if mark.is_keyed else ""] = latest
+    return MarkState(kept, state.cleared, state.cleared_keys)

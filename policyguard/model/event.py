@@ -140,7 +140,8 @@ class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
     `likeness` is what limits tell it by, where that is not its fingerprint.
     `pins` says in which ways the tool is not as it was pinned, each in words.
     `keys` holds the keys of limits that compare by another one than the fingerprint, `probes` the
-    constraints it tests, `radius` the schedule it is under, `cleared` the marks it clears.
+    constraints it tests, `radius` the schedule it is under, `cleared` the marks it clears,
+    `clearings` the number of the last clearing of marks in the store that came before it.
     `violations` are the entries that fired without refusing it, `effect` the strongest of their
     effects; `would` those in observe mode. `grants` are those that lifted what would have asked,
     `waived` has, by violation, the exception that waived it.
@@ -154,6 +155,7 @@ class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
     effect: str = "allow"
     violations: tuple[str, ...] = ()
     cleared: tuple[MarkChange, ...] = ()
+    clearings: int = 0
     grants: tuple[str, ...] = ()
     waived: dict[str, str] = {}
 

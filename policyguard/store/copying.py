@@ -48,6 +48,7 @@ class StoredUsage(msgspec.Struct, frozen=True):
 class StoreContent(msgspec.Struct, frozen=True, kw_only=True):
     """What is copied, but for the lines of journals.
 
+    `marks_version` is the version of the marks, which name versions in which they were cleared.
     `openings` are the numbers of the last openings of sessions, where a store numbers them, and
     `last_opening` the last that was given.
     """
@@ -60,6 +61,7 @@ class StoreContent(msgspec.Struct, frozen=True, kw_only=True):
     constraints: tuple[RevocableRecord, ...]
     grants: tuple[RevocableRecord, ...]
     marks: tuple[RevocableRecord, ...]
+    marks_version: int
     evidence: tuple[tuple[str, str, bytes], ...]
     usages: tuple[StoredUsage, ...]
     openings: tuple[tuple[str, int], ...] = ()
@@ -192,6 +194,7 @@ def read_content(store: Store, transfer: StoreTransfer) -> StoreContent:
         constraints=store.constraints.list(),
         grants=store.grants.list(),
         marks=store.marks.list(),
+        marks_version=store.marks.version(),
         evidence=store.evidence.list(),
         usages=transfer.read_usages(),
         openings=openings,
@@ -239,6 +242,7 @@ def _write_content(target: Store, transfer: StoreTransfer, content: StoreContent
     ):
         for record in records:
             store.put(record)
+    target.marks.advance(content.marks_version)
     for scope, key, payload in content.evidence:
         target.evidence.put(scope, key, payload)
 

@@ -244,6 +244,9 @@ class RevocableStore(Protocol):
         A version read in a transaction that was rolled back means nothing.
         """
 
+    def advance(self, version: int) -> None:
+        """Let the next version be one after `version` at least: records may name older ones."""
+
     def changes(self, since: int) -> RecordChanges:
         """Return the changes after version `since`; all records for 0."""
 

@@ -37,11 +37,13 @@ marks:
     keep: 3
     per: project
   fresh: {set: host, per: project, within: 1h}
+  built: {set: {tools: [build]}, clear: {tools: [build, edit]}, per: project}
 rules:
   merge: {tools: [merge], when: mark.wrote}
   ship: {tools: [ship], unless: mark.tested}
   edit: {tools: [edit], unless: call.args.path in mark.read}
   deploy: {tools: [deploy], unless: mark.fresh}
+  pack: {tools: [pack], unless: mark.built}
 """
 CAPS = Caps(constraints=9, grants=9, marks=99, evidence=9, anchors=99)
 HOUR = 3600 * 10**9
@@ -144,6 +146,49 @@ def test_marks_outlive_the_process_and_no_journal_sets_them_again(open_guard: Op
         assert not run(session, "ship")
 
 
+@pytest.mark.parametrize(("tool", "wanting"), [("test", "ship"), ("build", "pack")])
+def test_a_result_that_another_process_reports_sets_marks(
+    open_guard: Open, tool: str, wanting: str
+) -> None:
+    def step(tool: str) -> bool:
+        """Check a call in one process, and report its result in another."""
+        with open_guard() as guard:
+            decision = guard.session("s", project="p").check(tool, {"path": "/x"})
+        if decision.allowed:
+            with open_guard() as guard:
+                guard.session("s", project="p").record(decision.id, result="done")
+        return decision.allowed
+
+    assert step(tool)
+    assert step(wanting)
+    with open_guard() as guard:
+        other = guard.session("other", project="p")
+        other.mark("read", "/x")
+        run(other, "edit", path="/x")
+    assert not step(wanting)
+    assert step(tool)
+    assert step(wanting)
+    with open_guard() as guard:
+        begun = guard.session("s", project="p").check(tool, {})
+    with open_guard() as guard:
+        other = guard.session("other", project="p")
+        other.mark("read", "/x")
+        run(other, "edit", path="/x")
+        guard.session("s", project="p").record(begun.id, result="done")
+        assert not run(other, wanting)
+
+
+def test_a_call_sets_what_it_has_cleared_itself(open_guard: Open) -> None:
+    one, two = (guard.session(id_, agent="a", project="p") for guard, id_ in _two(open_guard))
+    run(one, "build")
+    assert run(one, "pack")
+    assert run(two, "pack")
+    building = one.check("build", {})
+    run(two, "build")
+    one.record(building, result="done")  # it ran beside the other
+    assert not run(two, "pack")
+
+
 def test_a_call_that_did_not_run_gives_back_what_it_cleared(open_guard: Open) -> None:
     one, two = (guard.session(id_, agent="a", project="p") for guard, id_ in _two(open_guard))
     run(one, "write")
@@ -211,6 +256,28 @@ def test_a_mark_that_another_program_wrote_opens_no_way(policy: Path, tmp_path: 
     result = CliRunner().invoke(main, ["journal", "verify", "--store", str(path)])
     assert result.exit_code == 1
     assert "`marks`" in result.output
+
+
+def test_a_mark_that_another_program_wrote_was_perhaps_cleared(
+    policy: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "state" / "store.db"
+    with Guard.load(policy, store=path) as guard, Guard.load(policy, store=path) as other:
+        session, editor = guard.session("s", project="p"), other.session("e", project="p")
+        begun = session.check("test", {})
+        editor.mark("read", "/x")
+        run(editor, "edit", path="/x")
+        with sqlite3.connect(path) as database:
+            database.execute("UPDATE meta SET value = value + 1 WHERE name = 'marks version'")
+            database.execute(
+                "UPDATE marks SET mac = 'forged', version = "
+                "(SELECT value FROM meta WHERE name = 'marks version')"
+            )
+        database.close()
+        session.record(begun, result="passed")
+        assert not run(session, "ship")
+        run(session, "test")
+        assert run(session, "ship")
 
 
 def test_marks_cannot_be_exchanged(policy: Path, tmp_path: Path) -> None:
@@ -284,6 +351,79 @@ def test_a_call_does_not_run_whose_clearing_is_not_stored(policy: Path, tmp_path
         assert not run(two, "ship")
 
 
+def test_what_was_set_before_a_clearing_is_stored_comes_back(
+    policy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore(caps=CAPS)
+    one, two = (
+        Guard.load(policy, store=store).session(id_, agent="a", project="p") for id_ in "xy"
+    )
+    writing = two.check("write", {})
+    update = store.marks.update
+
+    def write_first(id_: str, make: Any) -> None:
+        monkeypatch.undo()
+        two.record(writing, result="done")  # after the other call was decided
+        update(id_, make)
+
+    monkeypatch.setattr(store.marks, "update", write_first)
+    rebasing = one.check("rebase", {})
+    assert run(two, "merge")
+    one.release(rebasing)
+    assert not run(two, "merge")
+
+
+def test_what_a_refused_call_would_have_cleared_stays_set(policy: Path, tmp_path: Path) -> None:
+    path = tmp_path / "state" / "store.db"
+    stores = [SqliteStore(path, caps=CAPS, timeout=0.1) for _ in range(2)]
+    guards = [Guard.load(policy, store=store) for store in stores]
+    with guards[0], guards[1]:
+        one, two = (
+            guard.session(id_, agent="a", project="p")
+            for guard, id_ in zip(guards, "xy", strict=True)
+        )
+        run(one, "test")
+        writing = two.check("write", {})
+        lock = _lock(path)
+        assert not one.check("rebase", {}).allowed
+        lock.execute("ROLLBACK")
+        lock.close()
+        two.record(writing, result="done")
+        assert not run(one, "merge")
+        assert not run(two, "merge")
+        assert run(one, "ship")
+
+
+@pytest.mark.parametrize("doubt", ["unset", "set"])
+def test_a_mark_of_another_form_is_as_its_doubt_says(tmp_path: Path, doubt: str) -> None:
+    policies = []
+    for name, keyed, plain in (("first", "a", "b"), ("second", "b", "a")):
+        file = tmp_path / f"{name}.yaml"
+        policies.append(file)
+        file.write_text(
+            "policyguard: 1\nname: team\nmarks:\n"
+            f"  {keyed}: {{set: host, key: call.args.id, per: project, on_error: {doubt}}}\n"
+            f"  {plain}: {{set: host, per: project, on_error: {doubt}}}\n"
+            "rules:\n"
+            f"  one: {{tools: [one], unless: call.args.id in mark.{keyed}}}\n"
+            f"  count: {{tools: [count], unless: size(mark.{keyed}) > 0}}\n"
+            f"  plain: {{tools: [plain], unless: mark.{plain}}}\n"
+        )
+    store = tmp_path / "state" / "store.db"
+    with Guard.load(policies[0], store=store) as guard:
+        session = guard.session("s", project="p")
+        session.mark("a", "x")
+        session.mark("b")
+    with Guard.load(policies[1], store=store) as guard:
+        session = guard.session("t", project="p")
+        for tool in ("one", "count", "plain"):
+            assert session.preview(tool, {"id": "x"}).allowed is (doubt == "set")
+        session.mark("a")
+        session.mark("b", "y")
+        for tool in ("one", "count", "plain"):
+            assert session.preview(tool, {"id": "y"}).allowed
+
+
 def test_what_is_set_already_is_not_written_again(policy: Path) -> None:
     store = MemoryStore(caps=CAPS)
     one, two = (
@@ -302,7 +442,9 @@ def test_what_is_set_already_is_not_written_again(policy: Path) -> None:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["read", "edit", "test", "write", "rebase", "end", "release", "mark"]),
+        st.sampled_from(
+            ["read", "edit", "test", "write", "rebase", "end", "release", "mark", "build"]
+        ),
         st.booleans(),
         st.sampled_from(["/a", "/b", "/c", "/d"]),
     ),
@@ -351,6 +493,6 @@ def _play(sessions: list[Session], steps: list[tuple[str, bool, str]]) -> Iterat
             if decision.allowed:
                 running.append((session, decision.id))
     for session in sessions:
-        for tool in ("merge", "ship"):
+        for tool in ("merge", "ship", "pack"):
             yield session.preview(tool, {}).allowed
         yield [session.preview("edit", {"path": path}).allowed for path in ("/a", "/b", "/c", "/d")]

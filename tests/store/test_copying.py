@@ -148,6 +148,23 @@ def test_a_database_is_copied_into_another(tmp_path: Path, policy: str, postgres
     _goes_on(policy, second)
 
 
+def test_what_was_cleared_before_a_copy_is_set_in_it(tmp_path: Path, other: str) -> None:
+    store, policy = str(tmp_path / "store.db"), tmp_path / "marks.yaml"
+    policy.write_text(
+        "policyguard: 1\nname: marks\nmarks:\n"
+        "  tested: {set: {tools: [test]}, clear: {tools: [edit]}, per: project}\n"
+        "rules: {ship: {tools: [ship], unless: mark.tested}}\n"
+    )
+    with Guard.load(policy, store=store) as guard, guard.session("one", project="p") as session:
+        for tool in ("edit", "test", "edit"):
+            session.record(session.check(tool, {}), result="done")
+    assert _run("store", "copy", store, other)[0] == 0
+    with Guard.load(policy, store=other) as guard, guard.session("two", project="p") as session:
+        assert not session.check("ship", {})
+        session.record(session.check("test", {}), result="done")
+        assert session.check("ship", {})
+
+
 def test_tampering_with_a_copy_is_found(tmp_path: Path, policy: str) -> None:
     store, other = tmp_path / "store.db", tmp_path / "other" / "store.db"
     _fill(policy, str(store))

@@ -155,6 +155,15 @@ def test_a_record_is_updated_with_its_new_version(store: Store) -> None:
     assert store.marks.changes(second).is_complete
 
 
+def test_versions_go_on_after_one_that_is_given(store: Store) -> None:
+    store.marks.put(constraint("a"))
+    store.marks.advance(7)
+    store.marks.advance(3)
+    assert store.marks.version() == 7
+    store.marks.update("b", lambda _, version: constraint("b", state=str(version)))
+    assert store.marks.changes(7).records == (constraint("b", state="8"),)
+
+
 def test_an_old_copy_does_not_undo_a_revocation(store: Store) -> None:
     stale = constraint("a")
     store.constraints.put(stale)

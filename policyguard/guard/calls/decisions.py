@@ -145,6 +145,7 @@ def internal_error(attempt: Attempt, error: Exception, *, allow: bool) -> Evalua
 
 def build_admitted(attempt: Attempt, decision: Decision) -> Admitted:
     """Return the event of an admitted call."""
+    marks = attempt.session.marks
     return Admitted(
         **_attempt_fields(attempt, decision),
         state_changing=attempt.bound_plan.plan.is_state_changing(attempt),
@@ -152,6 +153,7 @@ def build_admitted(attempt: Attempt, decision: Decision) -> Admitted:
         charges=attempt.charges,
         radius=attempt.radius,
         cleared=attempt.cleared,
+        clearings=0 if marks is None else marks.number_admission(attempt),
         grants=tuple([grant.id for grant in decision.grants]),
     )
 

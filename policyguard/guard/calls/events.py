@@ -174,6 +174,7 @@ class FastCallEmitter(CallEventEmitter):
             or attempt.loose_fingerprint
             or attempt.probes
             or attempt.cleared
+            or attempt.shared_clearings
             or decision.violations
             or decision.grants
             or decision.would

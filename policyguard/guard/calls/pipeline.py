@@ -184,7 +184,13 @@ class CallPipeline(KnownCalls):
                             ancestor_events = ancestor_events or []
                             guard._events.emit_run_marks(state, attempt.at, (), attempt.cleared)
                     if guard._stored_marks is not None:
-                        guard._stored_marks.save()  # else others may count on what is cleared
+                        number = guard._stored_marks.save()  # else others may count on it
+                        attempt.shared_clearings = max(attempt.shared_clearings, number)
+                        taken = guard._stored_marks.taken
+                        if attempt.cleared and taken:  # comes back if the call does not run
+                            attempt.cleared_keys = (
+                                *{**dict(attempt.cleared_keys), **taken}.items(),
+                            )
                     if is_spending and guard._journal is not None:
                         guard._journal.confirm(state.id)  # it is used up on this host alone
                     if decision.violations:
@@ -223,6 +229,8 @@ class CallPipeline(KnownCalls):
             closed = replace(self._closed_evaluation, errors=(eval_error,))
             return decisions.build_decision(self._state.id, closed, attempt, observe=False)
         if decision.allowed and not allow:
+            if self._guard._stored_marks is not None:
+                self._guard._stored_marks.withdraw()
             released = Released(self._state.id, attempt.at, decision.id)
             self._guard._state.fold(released)
             if emitted is not None:

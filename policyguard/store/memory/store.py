@@ -200,6 +200,9 @@ class MemoryRecords:
     def version(self) -> int:
         return self._version
 
+    def advance(self, version: int) -> None:
+        self._version = max(self._version, version)
+
     def changes(self, since: int) -> RecordChanges:
         with self._table.undo_log():
             version = self._version

@@ -139,6 +139,13 @@ class PostgresRecords:
     def version(self) -> int:
         return self._read_counter("version")
 
+    def advance(self, version: int) -> None:
+        self._database.execute(
+            "INSERT INTO counters (name, number) VALUES (%s, %s) ON CONFLICT (name) "
+            "DO UPDATE SET number = greatest(counters.number, excluded.number)",
+            (f"{self._name} version", version),
+        )
+
     def changes(self, since: int) -> RecordChanges:
         with self._database.transaction():
             version = self.version()

@@ -112,6 +112,11 @@ class SqliteRecords(SqliteTable):
     def version(self) -> int:
         return self._read_meta(self._table.version)
 
+    def advance(self, version: int) -> None:
+        self._database.execute(
+            "UPDATE meta SET value = max(value, ?) WHERE name = ?", (version, self._table.version)
+        )
+
     def changes(self, since: int) -> RecordChanges:
         with self._database.transaction(write=False):
             version = self.version()

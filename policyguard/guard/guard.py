@@ -102,7 +102,7 @@ class Guard(GuardRecords):
                 from policyguard.guard.stored_marks import StoredMarks  # most policies have none
 
                 self._stored_marks = marks.shared = StoredMarks(
-                    store, self._steady_clock, key, marks.max_scopes
+                    store, marks.marks, self._steady_clock, key, marks.max_scopes
                 )
         self._closed_lock, self._closed_sessions = threading.Lock(), None
         self._journal: Journal | None = None

@@ -7,6 +7,7 @@ sets no mark that was cleared elsewhere since its admission.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from msgspec.structs import replace
@@ -34,8 +35,14 @@ class StoredMarks:
     is_stored = True
 
     def __init__(
-        self, store: Store, steady_clock: SteadyClock, key: bytes, max_unsaved: int
+        self,
+        store: Store,
+        marks: Mapping[str, CompiledMark],
+        steady_clock: SteadyClock,
+        key: bytes,
+        max_unsaved: int,
     ) -> None:
+        self._marks = marks
         self._records = store.marks
         self._steady_clock = steady_clock
         self._key = key
@@ -145,6 +152,9 @@ class StoredMarks:
             return
         self._forged.pop(record.id, None)
         self._states[record.id] = state
+        mark = self._marks.get(record.key)
+        if mark is None or mark.within is None or mark.sets_on_error:
+            return  # perhaps this clock is behind, and a mark that closes a way must not end early
         latest = self._steady_clock.read()[0] + RESOLUTION
         if any(at is not None and at > latest for at in state.keys.values()):
             self._records.update(record.id, partial(self._redate, record))

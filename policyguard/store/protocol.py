@@ -25,8 +25,8 @@ class Caps(msgspec.Struct, frozen=True, kw_only=True):
     """The maximum number of each kind of record; beyond it the least recently used are evicted.
 
     The values are the policy's `bounds`: of `marks`, one per mark and agent or project, that is
-    `bounds.budget_keys` for each; `anchors`, one per session, is `bounds.journals`, twice that with
-    `journal.keep_for`.
+    `bounds.budget_keys` for each, all together; `anchors`, one per session, is `bounds.journals`,
+    twice that with `journal.keep_for`.
     """
 
     constraints: int

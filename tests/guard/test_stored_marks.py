@@ -233,6 +233,18 @@ def test_a_clock_ahead_lets_no_mark_live_longer(policy: Path) -> None:
     assert not run(slow, "deploy")
 
 
+def test_a_clock_behind_ends_no_mark_that_closes_a_way(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY.replace("on_error: set,", "on_error: set, within: 1h,"))
+    store = MemoryStore(caps=CAPS)
+    now = 1_800_000_000 * 10**9
+    one = Guard.load(file, store=store, clock=Clock(now)).session("one", agent="a")
+    behind = Guard.load(file, store=store, clock=Clock(now - 2 * HOUR)).session("two", agent="a")
+    run(one, "write")
+    assert not behind.preview("merge", {}).allowed
+    assert not run(one, "merge")
+
+
 def test_a_mark_that_another_program_wrote_opens_no_way(policy: Path, tmp_path: Path) -> None:
     path = tmp_path / "state" / "store.db"
     with Guard.load(policy, store=path) as guard:

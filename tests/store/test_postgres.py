@@ -219,6 +219,41 @@ def test_a_window_gives_back_what_has_left_it(postgres: Server) -> None:
         store.close()
 
 
+def test_a_refund_is_known_to_all_at_once(postgres: Server) -> None:
+    """Of what no lease covers; a holder without a lease draws nothing from one."""
+    address = postgres.new_address()
+    one, two = (PostgresStore(address, caps=CAPS) for _ in range(2))
+    first, second = (store.quotas.open(KEY, QuotaSpec(limit=1000)) for store in (one, two))
+    assert one.quotas.try_charge_all([(first, 1)], 1)
+    two.quotas.refresh([second], 1)
+    assert second.usage.used > 1  # what is leased counts in full
+    first.charge(-1, 1)
+    two.quotas.refresh([second], 1)
+    assert second.usage.used == 0
+    assert first.lease == 0
+    assert not first.has_room(1)
+    for store in (one, two):
+        store.close()
+
+
+def test_a_reservation_beyond_the_limit_counts_for_all(postgres: Server) -> None:
+    """Of a call that only gets advice."""
+    address = postgres.new_address()
+    one, two = (PostgresStore(address, caps=CAPS) for _ in range(2))
+    first, second = (
+        store.quotas.open(KEY, QuotaSpec(limit=10, reserves=True)) for store in (one, two)
+    )
+    first.reserve(12)
+    two.quotas.refresh([second], 1)
+    assert second.usage.used == 12
+    assert not two.quotas.try_charge_all([(second, 1)], 1)
+    first.reserve(-12)
+    one.quotas.close([first])
+    assert two.quotas.try_charge_all([(second, 10)], 1)
+    for store in (one, two):
+        store.close()
+
+
 def test_slots_of_a_dead_holder_come_back(postgres: Server) -> None:
     address = postgres.new_address()
     one, two = (PostgresStore(address, caps=CAPS, term=0.5) for _ in range(2))

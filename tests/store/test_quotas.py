@@ -177,6 +177,16 @@ def test_reservations_end_and_usage_stays(store: Store) -> None:
     assert not try_charge(store, one, 1)
 
 
+def test_a_reservation_beyond_the_limit_counts_for_all(store: Store) -> None:
+    """Of a call that only gets advice."""
+    one, two = open_quotas(store, 2, QuotaSpec(limit=10, reserves=True))
+    one.reserve(12)
+    assert usage_at(store, two) == 12
+    assert not try_charge(store, two, 1)
+    one.reserve(-12)
+    assert try_charge(store, two, 10)
+
+
 def test_slots_count_running_calls(store: Store) -> None:
     one, two = open_quotas(store, 2, QuotaSpec(limit=4 * SCALE, reserves=True, counts_slots=True))
     assert [try_charge(store, quota, SCALE) for quota in (one, one, two, two, one)] == [
@@ -548,6 +558,18 @@ def test_a_single_charge_leaves_no_lease(tmp_path: Path) -> None:
         assert try_charge(store, quota)
         assert store._database.execute("SELECT * FROM shares") == []
     assert not path.with_name("store.db.purses").exists()
+
+
+def test_leases_of_more_keys_than_one_mapping_holds(tmp_path: Path) -> None:
+    """The file of leases is mapped in parts."""
+    one, other = (SqliteStore(tmp_path / "store.db", caps=CAPS) for _ in range(2))
+    spec, names = QuotaSpec(limit=100), [QuotaKey("b", f"p{n}", f"p{n}") for n in range(520)]
+    for name in names:
+        (quota,) = open_quotas(one, 1, spec, name)
+        assert [try_charge(one, quota) for _ in range(3)] == [True] * 3
+    for name in names:
+        (quota,) = open_quotas(other, 1, spec, name)
+        assert usage_at(other, quota) == 3
 
 
 def test_the_file_of_leases_is_private(tmp_path: Path) -> None:

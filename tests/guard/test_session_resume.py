@@ -76,6 +76,19 @@ def test_a_change_before_a_restart_is_one_after_it(
         assert guard.session("s").check("read").allowed is is_changed
 
 
+def test_a_result_that_comes_after_a_restart_is_compared(tmp_path: Path) -> None:
+    """Also in other words than the result before."""
+    allowed = []
+    for number in range(6):
+        with Guard.load("core", store=tmp_path / "store.db") as guard:
+            decision = guard.session("s").check("bash", {"command": "pytest"})
+        allowed.append(decision.allowed)
+        if decision:
+            with Guard.load("core", store=tmp_path / "store.db") as guard:
+                guard.session("s").record(decision.id, result=f"3 passed in 0.{number}1s")
+    assert allowed == [True] * 5 + [False]
+
+
 def test_session_belongs_to_one_process(tmp_path: Path) -> None:
     first = _guard(tmp_path)
     session = first.session("s")

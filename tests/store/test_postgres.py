@@ -219,6 +219,18 @@ def test_a_window_gives_back_what_has_left_it(postgres: Server) -> None:
         store.close()
 
 
+def test_a_grant_to_a_scope_is_for_each_of_its_keys(postgres: Server) -> None:
+    store = PostgresStore(postgres.new_address(), caps=CAPS)
+    one, two = (QuotaKey("b", f"p\x1f{name}", "p") for name in ("one", "two"))
+    store.quotas.grant(QuotaKey("b", "p", "p"), 2)
+    store.quotas.grant(two, 1)
+    for key, most in ((one, 5), (two, 6)):
+        quota = store.quotas.open(key, QuotaSpec(limit=3))
+        assert store.quotas.try_charge_all([(quota, most)], 1)
+        assert not store.quotas.try_charge_all([(quota, 1)], 1)
+    store.close()
+
+
 def test_a_refund_is_known_to_all_at_once(postgres: Server) -> None:
     """Of what no lease covers; a holder without a lease draws nothing from one."""
     address = postgres.new_address()

@@ -614,6 +614,20 @@ def test_leases_count_in_full_if_their_file_is_lost(tmp_path: Path, loss: str) -
     assert drain(late, other) == 100 - settled - ceiling
 
 
+def test_reservations_count_as_used_if_their_file_is_lost(tmp_path: Path) -> None:
+    """Of a first call, which takes a lease for no more than that."""
+    spec = QuotaSpec(limit=100, reserves=True)
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    (quota,) = open_quotas(store, 1, spec)
+    assert try_charge(store, quota, 40)
+    die(store)
+    (tmp_path / "store.db.purses").unlink()
+    late = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    (other,) = open_quotas(late, 1, spec)
+    assert not try_charge(late, other, 61)
+    assert try_charge(late, other, 60)
+
+
 def test_after_a_power_loss_leases_count_in_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -232,17 +232,12 @@ def test_too_few_runs_give_no_guarantee_but_the_number_needed(tmp_path: Path) ->
     assert suggestion.chosen is not None  # the observation is shown instead
 
 
-def test_with_too_much_harm_nothing_is_proposed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_too_much_harm_nothing_is_proposed(tmp_path: Path) -> None:
     text = "rules: {no: {tools: [read], when: \"call.args.path == '/same'\"}}"
     trace = _runs(tmp_path / "t.jsonl", [1] * 100, [1] * 5)
-    file = policy(tmp_path / "p.yaml", text)
-    suggestion = _suggested(trace, file)
+    suggestion = _suggested(trace, policy(tmp_path / "p.yaml", text))
     assert (suggestion.guaranteed, suggestion.chosen, suggestion.yaml) == (False, None, "")
     assert suggestion.candidates[0].held_out.harm.count == 50
-    monkeypatch.setattr(_Search, "_is_confirmed", lambda *_: True)
-    assert _suggested(trace, file).replays == suggestion.replays, "there is nothing to confirm"
 
 
 def test_unknown_counts_as_harm(tmp_path: Path) -> None:

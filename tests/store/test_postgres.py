@@ -581,6 +581,18 @@ EXECUTE FUNCTION fail()
 """Makes the locking of session `b` fail without losing the connection."""
 
 
+def test_a_statement_that_takes_too_long_loses_no_session(postgres: Server) -> None:
+    store = PostgresStore(postgres.new_address(), caps=CAPS)
+    with store.lock_session("a"):
+        before = store.lock_generation
+        store._database.execute("SET statement_timeout = '50ms'")
+        with pytest.raises(StoreError, match="try again"):
+            store._database.execute("SELECT pg_sleep(5)")
+        assert store._database.execute("SELECT 1") == [(1,)]
+        assert store.lock_generation == before
+    store.close()
+
+
 def test_a_session_that_cannot_be_written_down_is_not_locked(postgres: Server) -> None:
     address = postgres.new_address()
     one, other = (PostgresStore(address, caps=CAPS) for _ in range(2))

@@ -138,3 +138,43 @@ def test_secrets_stay_hidden(run: Any) -> None:
 def test_what_is_unknown_is_said(run: Any, arguments: tuple[str, str], said: str) -> None:
     result = run(*arguments)
     assert (result.exit_code, said in result.output) == (2, True)
+
+
+RESULTS = """
+policyguard: 1
+name: results
+journal: {results: keep}
+outcomes: {envelope: [{state: pending, pattern: "^started"}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("reported", "shown"),
+    [
+        ({"result": "done"}, "ran: done"),
+        ({"error": "boom"}, "failed: boom"),
+        ({"result": "started job 7"}, "pending"),
+        (None, "it did not run"),
+        ({}, "no result"),
+    ],
+)
+def test_the_result_of_the_call_is_shown(
+    tmp_path: Path, reported: dict[str, str] | None, shown: str
+) -> None:
+    """Not that of another call that ran at the same time."""
+    policy, store = tmp_path / "policy.yaml", tmp_path / "state.db"
+    policy.write_text(RESULTS, "utf-8")
+    with Guard.load(policy, store=store) as guard:
+        session = guard.session("s")
+        before, call = session.check("read", {"n": 1}), session.check("read", {"n": 2}, call="h")
+        after = session.check("read", {"n": 3})
+        session.record(before, result="before")
+        session.release(after)
+        if reported is None:
+            session.release(call)
+        elif reported:
+            session.record(call, **reported)
+        session.check("read", {"n": 4})
+    options = ["--policy", str(policy), "--store", str(store), "--format", "json"]
+    result = CliRunner().invoke(main, ["why", "s", "h", *options])
+    assert json.loads(result.output)["result"] == shown

@@ -1,11 +1,12 @@
-"""Errors taken out of the words in which a framework passes them on."""
+"""Errors taken out of the words in which a framework passes them on; the states of results."""
 
 from __future__ import annotations
 
 import pytest
 
 from policyguard import Guard
-from policyguard.compiler.build.outcome_matchers import ErrorUnwrapper
+from policyguard.compiler.build.outcome_matchers import EnvelopeMatcher, ErrorUnwrapper
+from policyguard.model.policy import Envelope
 
 UNWRAPPER = ErrorUnwrapper((r"^Error: (.*)!$", r"^Error: Tool\((.*)\)", r"^Error: (.+)$"))
 
@@ -43,3 +44,18 @@ def test_core_knows_the_words_of_frameworks(wrapped: str) -> None:
         )
     assert same.outcome.error_fingerprint == bare.outcome.error_fingerprint
     assert same.outcome.signature == bare.outcome.signature == "file_not_found"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "rest"),
+    [
+        ("^FAILED", "FAILED: no such file", "no such file"),
+        ("^FAILED", "FAILED", ""),
+        ("^no such file", "no such file", "no such file"),  # all of it
+        (".", "no such file", "no such file"),  # it marks nothing
+        ("", "no such file", "no such file"),
+    ],
+)
+def test_the_marker_of_a_state_is_no_part_of_the_error(pattern: str, text: str, rest: str) -> None:
+    matcher = EnvelopeMatcher((Envelope(state="failure", pattern=pattern),))
+    assert matcher.match(text) == ("failure", rest)

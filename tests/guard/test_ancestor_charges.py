@@ -129,11 +129,12 @@ def test_late_cost_is_charged_to_the_ancestors_that_admitted_the_call(tmp_path: 
     ] * 2
 
 
-def test_ancestors_are_not_told_of_charges_to_other_budgets(tmp_path: Path) -> None:
+def test_ancestors_are_not_told_of_what_takes_nothing_from_them(tmp_path: Path) -> None:
     policy = (
         "policyguard: 1\nname: own\nbudgets:\n"
         "  own: {calls: 9, per: session, agents: [worker]}\n"
         "  all: {calls: 9, per: global}\n  places: {concurrent: 9, per: session}\n"
+        "  unused: {cost: 9, per: [session, call.tool]}\n  clock: {time: 1h, per: session}\n"
     )
     events: list[Event] = []
     clock = itertools.count(1_755_500_000_000_000_000, 10**6).__next__

@@ -29,6 +29,15 @@ def test_an_agent_that_varies_a_failing_call_is_halted(tmp_path: Path) -> None:
     assert set(effects[24:]) == {"halt"}
 
 
+def test_beyond_what_is_remembered_no_call_is_tried(tmp_path: Path) -> None:
+    few = "bounds: {window_entries: 5}\n"
+    with Guard.load(policy(tmp_path / "p.yaml", LIMITS + few)) as guard:
+        session = guard.session("s")
+        effects = [_fail(session, f"try {n}") for n in range(20)]
+    assert effects.count("allow") == 3
+    assert effects.count("advise") == 2
+
+
 def test_a_session_that_is_reopened_decides_the_same(tmp_path: Path) -> None:
     path = policy(tmp_path / "p.yaml", LIMITS)
     commands = [f"try {n // 2}" for n in range(30)]

@@ -113,6 +113,25 @@ def test_search_space_counts_calls_when_the_policy_sets_a_key(tmp_path: Path) ->
     assert _banned_flags(session) == [True, False]
 
 
+@pytest.mark.parametrize(
+    ("calls", "status"),
+    [
+        ("abc", "constrained_out"),  # one of three is banned
+        ("aabbc", "progressing"),  # the oldest are forgotten: only two are left
+    ],
+)
+def test_the_search_space_holds_the_latest_calls(calls: str, status: str, tmp_path: Path) -> None:
+    compiled = compile_with(tmp_path)
+    settings = replace(compiled.policy.progress, space=3, exhausted_after=3, constrained_below=0.7)
+    policy = replace(compiled.policy, progress=settings)
+    session = Guard(replace(compiled, policy=policy), clock=lambda: NOW).session("s")
+    *others, last = calls
+    for name in others:
+        session.record(session.check("test", {"of": name}), result="fine")
+    record_failure(session, "test", "a", of=last)
+    assert session.progress == status
+
+
 def test_calls_refused_by_other_entries_are_not_candidates(tmp_path: Path) -> None:
     session = Guard(compile_with(tmp_path), clock=lambda: NOW).session("s")
     record_failure(session, "test", "a", n=1)

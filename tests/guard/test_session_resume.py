@@ -58,6 +58,37 @@ def test_session_resumes_where_another_process_stopped(tmp_path: Path) -> None:
     assert second.check("another", {}).violations[0].id == "budgets/calls"
 
 
+@pytest.mark.parametrize(
+    ("result", "is_changed"), [("done", True), ("started job 7", False), (None, False)]
+)
+def test_a_change_before_a_restart_is_one_after_it(
+    tmp_path: Path, result: str | None, is_changed: bool
+) -> None:
+    """A pending one, or a failed one, is none."""
+    extra = 'outcomes: {envelope: [{state: pending, pattern: "^started"}]}\n'
+    with _guard(tmp_path, extra) as guard:
+        session = guard.session("s")
+        for _ in range(3):
+            session.record(session.check("read"), result="same")
+        error = "no" if result is None else None
+        session.record(session.check("edit"), result=result, error=error)
+    with _guard(tmp_path, extra) as guard:
+        assert guard.session("s").check("read").allowed is is_changed
+
+
+def test_a_result_that_comes_after_a_restart_is_compared(tmp_path: Path) -> None:
+    """Also in other words than the result before."""
+    allowed = []
+    for number in range(6):
+        with Guard.load("core", store=tmp_path / "store.db") as guard:
+            decision = guard.session("s").check("bash", {"command": "pytest"})
+        allowed.append(decision.allowed)
+        if decision:
+            with Guard.load("core", store=tmp_path / "store.db") as guard:
+                guard.session("s").record(decision.id, result=f"3 passed in 0.{number}1s")
+    assert allowed == [True] * 5 + [False]
+
+
 def test_session_belongs_to_one_process(tmp_path: Path) -> None:
     first = _guard(tmp_path)
     session = first.session("s")

@@ -18,9 +18,11 @@ from policyguard.journal.redaction import Redaction
 from policyguard.model.constraint import Observation
 from policyguard.model.event import (
     Admitted,
+    Approved,
     CallEnded,
     Charge,
     Completed,
+    Denied,
     Event,
     Granted,
     Refused,
@@ -312,6 +314,20 @@ def test_each_event_is_redacted_by_its_own_setting_only(mode: RedactionMode, eve
     replacing = make_redact(args="keep", results="keep", patterns=patterns)
     assert SECRET not in repr(replacing(event))
     assert "[secret]" in repr(replacing(event))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda word: Denied("s", call="c1", by="ann", message=f"never send {word}"),
+        lambda word: Approved("s", call="c1", by="ann", pattern=f"curl -u {word} *"),
+    ],
+)
+def test_patterns_are_replaced_in_answers(make: Callable[[str], Event]) -> None:
+    redact = make_redact(args="keep", results="keep", patterns=[("secret", Regex(SECRET).replace)])
+    assert redact(make(SECRET)) == make("[secret]")
+    harmless = make("this")
+    assert redact(harmless) is harmless
 
 
 @pytest.mark.parametrize("mode", ["keep", "mask", "hash", "drop"])

@@ -601,18 +601,18 @@ def test_probe_of_unknown_age_is_under_way(
 def test_faded_constraint_admits_one_probe_at_a_time() -> None:
     decay = Decay(half_life=10, lifetime=None, probe_below=0.5, forget_on_success=True)
     constraints, config = _constraint_set(), _learn_settings(1, decay=decay)
-    (id_,) = _learn(constraints, config, [_failure("call:a")], at=0)
+    (id_,) = _learn(constraints, config, [_failure("call:a")], at=100)
 
     def check(at: int | None) -> tuple[bool, bool, float]:
         constraint = constraints.constraints[id_]
         found = constraints.check(constraint, config, {}, changed=False, at=at, probe_timeout=5)
         return found.refused, found.probe, found.confidence
 
-    assert check(5)[:2] == (True, False)
-    assert check(10) == (False, True, 0.5)
-    constraints.begin_probe(id_, 10)
-    assert check(14)[:2] == (True, False)
-    assert check(15)[:2] == (False, True)
+    assert check(105)[:2] == (True, False)
+    assert check(110) == (False, True, 0.5)
+    constraints.begin_probe(id_, 110)
+    assert check(114)[:2] == (True, False)
+    assert check(115)[:2] == (False, True)
     assert check(None) == (True, False, 1.0)
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from policyguard.cli import main
-from policyguard.simulate.clusters.cluster import connect
+from policyguard.simulate.clusters.cluster import Ended, Task, _Cluster, connect
 from policyguard.simulate.job import Job, JobInputs, ProgressCallback, StoppedError, WorkerError
 from policyguard.simulate.parts import Part, fold_part, split
 from policyguard.simulate.simulation import build_report, simulate, start_replay
@@ -177,6 +178,74 @@ def test_an_interrupted_replay_reports_what_was_done(job: Job, engine: str) -> N
     assert figures.partial
     assert figures.traces.named_files == len(job.files)
     assert 0 < figures.traces.sessions <= json.loads(_expected(job))["traces"]["sessions"]
+
+
+class _Task:
+    """A task of `_OneByOne`."""
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self._function, self._args = function, args
+        self.results: list[Any] = []
+
+    def run(self) -> None:
+        args = [arg.result() if isinstance(arg, _Task) else arg for arg in self._args]
+        self.results.append(self._function(*args))
+
+    def result(self) -> Any:
+        return self.results[0]
+
+
+class _OneByOne:
+    """An engine without workers: it runs one task each time that it is waited for."""
+
+    def __init__(self) -> None:
+        self.cancelled: list[Task] = []
+
+    def submit(self, function: Callable[..., Any], *args: object) -> Task:
+        task = _Task(function, args)
+        if any(isinstance(arg, _Task) for arg in args):
+            task.run()
+        return task
+
+    def wait(self, tasks: Sequence[Any], seconds: float) -> list[Task]:
+        waiting = [task for task in tasks if not task.results]
+        if seconds and waiting:
+            waiting[0].run()
+        return [task for task in tasks if task.results]
+
+    def check(self, task: Any) -> Ended:
+        return Ended(len(task.results))
+
+    def result(self, task: Any) -> Any:
+        return task.result()
+
+    def cancel(self, tasks: Sequence[Task]) -> None:
+        self.cancelled += tasks
+
+
+def test_parts_add_up_to_the_report(job: Job) -> None:
+    engine = _OneByOne()
+    figures = simulate(job, JobInputs.load(job), lambda *_: None, _Cluster(engine, 4))
+    assert len(split(job.files, find_session_trees(job.files), 4)) > 8  # added up in a tree
+    assert _report(figures) == _expected(job)
+    assert engine.cancelled == []
+
+
+def test_a_stopped_fold_has_the_parts_that_had_ended(job: Job) -> None:
+    engine, ended = _OneByOne(), 0
+
+    def on_progress(done: int, events: int, note: str = "") -> None:
+        nonlocal ended
+        ended += done > 0
+        if ended == 2:
+            raise StoppedError
+
+    figures = simulate(job, JobInputs.load(job), on_progress, _Cluster(engine, 4))
+    assert figures.partial
+    parts = split(job.files, find_session_trees(job.files), 4)
+    assert len(engine.cancelled) == len(parts) - 2
+    assert all(not task.results for task in engine.cancelled if isinstance(task, _Task))
+    assert figures.traces.sessions == 40  # half of the large file, which is read in four
 
 
 def _simulate(*arguments: object) -> Result:

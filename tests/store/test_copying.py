@@ -18,9 +18,10 @@ from policyguard.evaluator.budgets.usage import BudgetUsage
 from policyguard.store.copying import StoreContent, copy_store, open_transfer, read_content
 from policyguard.store.errors import StoreError
 from policyguard.store.opening import open_named_store
+from policyguard.store.paths import find_journal_folder
 from policyguard.store.protocol import BudgetReset, RevocableRecord
 from policyguard.store.quota.protocol import QuotaKey, QuotaSpec
-from policyguard.store.quota.stored_usage import encode_usage
+from policyguard.store.quota.stored_usage import decode_usage, encode_usage
 from policyguard.store.sqlite import schema
 from policyguard.store.sqlite.database import Database
 from tests.store.postgres_server import Server, postgres
@@ -123,6 +124,8 @@ def test_all_goes_on_in_a_copy(tmp_path: Path, policy: str, other: str) -> None:
     code, output = _run("store", "copy", store, other)
     assert code == 0, output
     assert "compared" in output
+    assert "  journals     1 in " in output
+    assert "no journal here" not in output
     assert _run("journal", "verify", "--store", other)[0] == 0
     back = str(tmp_path / "back" / "store.db")
     code, output = _run("store", "copy", other, back)
@@ -139,6 +142,8 @@ def test_a_database_is_copied_into_another(tmp_path: Path, policy: str, postgres
     _fill(policy, first)
     code, output = _run("store", "copy", first, second)
     assert code == 0, output
+    assert "  journals     1 in " in output
+    assert "no journal here" not in output
     assert _content(second) == _content(first)
     opened = [open_named_store(one, caps=None) for one in (first, second)]
     lines = [b"".join(one.anchors.lines("one")) for one in opened]  # type: ignore[attr-defined]  # of databases
@@ -282,6 +287,26 @@ time.sleep(60)
 """
 
 
+def test_what_the_dead_have_used_of_a_window_leaves_it(
+    tmp_path: Path, policy: str, other: str
+) -> None:
+    Path(policy).write_text(POLICY.replace("calls: 3", "calls: 300"))
+    store = str(tmp_path / "store.db")
+    mails = HOLDER.replace('"x"', '"mail"').replace('"one"', '"one", project="p"')
+    with subprocess.Popen(
+        [sys.executable, "-c", mails, policy, store], stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "open\n"
+        holder.kill()
+    code, output = _run("store", "copy", store, other)
+    assert code == 0, output
+    (found,) = (one for one in _content(other).usages if "/mails" in one.budget)
+    usage = decode_usage(Path(store), found.usage)
+    assert usage.latest_at is not None
+    assert found.until == usage.latest_at + 3600 * 10**9
+
+
 def test_a_target_that_holds_something_is_refused(tmp_path: Path, policy: str, other: str) -> None:
     store = str(tmp_path / "store.db")
     _fill(policy, store)
@@ -386,6 +411,26 @@ def test_any_host_goes_on_with_what_began_in_a_file(
         assert first.errors[0].id == "journal/handed-over"
         assert not first.allowed  # learned before
     assert _run("journal", "verify", "--store", target)[0] == 0
+
+
+def test_a_session_whose_journal_another_host_has_is_named(
+    tmp_path: Path, policy: str, postgres: Server
+) -> None:
+    import psycopg
+
+    source = postgres.new_address()
+    _fill(policy, source)
+    opened = open_named_store(source, caps=None)
+    folder = find_journal_folder(opened)
+    opened.close()
+    assert folder is not None
+    (file,) = folder.glob("one-*.jsonl")
+    file.unlink()
+    with psycopg.connect(source, autocommit=True) as connection:
+        connection.execute("DELETE FROM lines")
+    code, output = _run("store", "copy", source, tmp_path / "store.db")
+    assert code == 0, output
+    assert "1 session has no journal here: copy those of other hosts" in output
 
 
 def test_a_session_without_its_journal_is_named(

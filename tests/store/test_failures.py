@@ -24,3 +24,10 @@ def test_a_short_read_means_a_removed_log_only_where_there_is_none(
     assert ((reason, remedy) == REMOVED_LOG) is removed
     if not removed:
         assert reason == "the disk fails (disk I/O error)"
+
+
+def test_another_failure_is_none_of_a_missing_log(tmp_path: Path) -> None:
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL
+    reason, _ = explain_failure(error, tmp_path / "store.db")
+    assert reason.endswith("(database or disk is full)")

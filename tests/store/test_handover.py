@@ -209,6 +209,14 @@ def test_lines_that_were_changed_in_the_store_are_refused(
     assert one.call("look")[0], "the host that has its journal goes on"
 
 
+def test_a_journal_that_cannot_be_completed_is_said(hosts: tuple[Host, Host]) -> None:
+    one, two = hosts
+    one.call("look")
+    (two.journals / f"{one.file().name}.part").mkdir(parents=True)
+    (decision,) = two.call("look")
+    assert "cannot be completed from the store" in decision.errors[0].error
+
+
 def test_a_journal_begun_before_the_store_had_lines_goes_on(hosts: tuple[Host, Host]) -> None:
     one, two = hosts
     one.call("look")
@@ -299,6 +307,26 @@ def test_a_host_that_was_frozen_writes_nothing_more(hosts: tuple[Host, Host]) ->
             assert read() == before
     assert [*map(bool, two.call("look", "look", "look", "look"))] == [True, True, True, False]
     assert not [*one.journals.glob("*.aside")], "it was not opened there"
+
+
+def test_a_session_that_was_lost_can_be_opened_again(hosts: tuple[Host, Host]) -> None:
+    """Its journal goes on after the lines of the host that had it meanwhile."""
+    one, two = hosts
+    with one.load() as guard:
+        session = guard.session("s")
+        session.record(session.check("look"), result="ok")
+        guard._journal.confirm("s")  # type: ignore[union-attr]  # it has one
+        cut_connections(one.address)
+        two.call("read")
+        guard._constraint_sync.next_poll = 0.0  # type: ignore[union-attr]  # it has a store
+        assert not session.check("look").allowed
+        assert session.closed
+        again = guard.session("s")
+        decision = again.check("read")
+        assert [error.id for error in decision.errors] == ["journal/handed-over"]
+        again.record(decision, result="ok")
+    assert codes(check(one.address, one)) == []
+    assert one.file().read_bytes().startswith(two.file().read_bytes())
 
 
 PAUSING = """

@@ -219,6 +219,53 @@ def test_a_window_gives_back_what_has_left_it(postgres: Server) -> None:
         store.close()
 
 
+def test_a_grant_to_a_scope_is_for_each_of_its_keys(postgres: Server) -> None:
+    store = PostgresStore(postgres.new_address(), caps=CAPS)
+    one, two = (QuotaKey("b", f"p\x1f{name}", "p") for name in ("one", "two"))
+    store.quotas.grant(QuotaKey("b", "p", "p"), 2)
+    store.quotas.grant(two, 1)
+    for key, most in ((one, 5), (two, 6)):
+        quota = store.quotas.open(key, QuotaSpec(limit=3))
+        assert store.quotas.try_charge_all([(quota, most)], 1)
+        assert not store.quotas.try_charge_all([(quota, 1)], 1)
+    store.close()
+
+
+def test_a_refund_is_known_to_all_at_once(postgres: Server) -> None:
+    """Of what no lease covers; a holder without a lease draws nothing from one."""
+    address = postgres.new_address()
+    one, two = (PostgresStore(address, caps=CAPS) for _ in range(2))
+    first, second = (store.quotas.open(KEY, QuotaSpec(limit=1000)) for store in (one, two))
+    assert one.quotas.try_charge_all([(first, 1)], 1)
+    two.quotas.refresh([second], 1)
+    assert second.usage.used > 1  # what is leased counts in full
+    first.charge(-1, 1)
+    two.quotas.refresh([second], 1)
+    assert second.usage.used == 0
+    assert first.lease == 0
+    assert not first.has_room(1)
+    for store in (one, two):
+        store.close()
+
+
+def test_a_reservation_beyond_the_limit_counts_for_all(postgres: Server) -> None:
+    """Of a call that only gets advice."""
+    address = postgres.new_address()
+    one, two = (PostgresStore(address, caps=CAPS) for _ in range(2))
+    first, second = (
+        store.quotas.open(KEY, QuotaSpec(limit=10, reserves=True)) for store in (one, two)
+    )
+    first.reserve(12)
+    two.quotas.refresh([second], 1)
+    assert second.usage.used == 12
+    assert not two.quotas.try_charge_all([(second, 1)], 1)
+    first.reserve(-12)
+    one.quotas.close([first])
+    assert two.quotas.try_charge_all([(second, 10)], 1)
+    for store in (one, two):
+        store.close()
+
+
 def test_slots_of_a_dead_holder_come_back(postgres: Server) -> None:
     address = postgres.new_address()
     one, two = (PostgresStore(address, caps=CAPS, term=0.5) for _ in range(2))
@@ -532,6 +579,18 @@ CREATE TRIGGER full_disk BEFORE INSERT ON holders FOR EACH ROW WHEN (NEW.session
 EXECUTE FUNCTION fail()
 """
 """Makes the locking of session `b` fail without losing the connection."""
+
+
+def test_a_statement_that_takes_too_long_loses_no_session(postgres: Server) -> None:
+    store = PostgresStore(postgres.new_address(), caps=CAPS)
+    with store.lock_session("a"):
+        before = store.lock_generation
+        store._database.execute("SET statement_timeout = '50ms'")
+        with pytest.raises(StoreError, match="try again"):
+            store._database.execute("SELECT pg_sleep(5)")
+        assert store._database.execute("SELECT 1") == [(1,)]
+        assert store.lock_generation == before
+    store.close()
 
 
 def test_a_session_that_cannot_be_written_down_is_not_locked(postgres: Server) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ from tests.store.postgres_server import Server, postgres
 __all__ = ["postgres"]
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
+
+from policyguard.store.postgres.store import PostgresStore
 
 POLICY = """
 policyguard: 1
@@ -30,11 +33,24 @@ def proxy(postgres: Server) -> Iterator[DroppingProxy]:
     proxy.close()
 
 
+def new_address(postgres: Server, proxy: DroppingProxy) -> str:
+    return postgres.new_address().replace(f":{postgres.port}/", f":{proxy.port}/")
+
+
 def load(postgres: Server, proxy: DroppingProxy, tmp_path: Path) -> Guard:
     policy = tmp_path / "p.yaml"
     policy.write_text(POLICY)
-    address = postgres.new_address().replace(f":{postgres.port}/", f":{proxy.port}/")
-    return Guard.load(policy, store=address, journal=tmp_path / "journal")
+    return Guard.load(policy, store=new_address(postgres, proxy), journal=tmp_path / "journal")
+
+
+def test_a_first_connection_is_waited_for(postgres: Server, proxy: DroppingProxy) -> None:
+    """No decision waits for it yet."""
+    address = new_address(postgres, proxy)
+    proxy.is_dropping = True
+    threading.Timer(1.5, setattr, (proxy, "is_dropping", False)).start()
+    store = PostgresStore(address, caps=None)
+    assert not [*store.anchors.all()]
+    store.close()
 
 
 @pytest.mark.slow

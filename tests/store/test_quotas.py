@@ -177,6 +177,16 @@ def test_reservations_end_and_usage_stays(store: Store) -> None:
     assert not try_charge(store, one, 1)
 
 
+def test_a_reservation_beyond_the_limit_counts_for_all(store: Store) -> None:
+    """Of a call that only gets advice."""
+    one, two = open_quotas(store, 2, QuotaSpec(limit=10, reserves=True))
+    one.reserve(12)
+    assert usage_at(store, two) == 12
+    assert not try_charge(store, two, 1)
+    one.reserve(-12)
+    assert try_charge(store, two, 10)
+
+
 def test_slots_count_running_calls(store: Store) -> None:
     one, two = open_quotas(store, 2, QuotaSpec(limit=4 * SCALE, reserves=True, counts_slots=True))
     assert [try_charge(store, quota, SCALE) for quota in (one, one, two, two, one)] == [
@@ -550,6 +560,18 @@ def test_a_single_charge_leaves_no_lease(tmp_path: Path) -> None:
     assert not path.with_name("store.db.purses").exists()
 
 
+def test_leases_of_more_keys_than_one_mapping_holds(tmp_path: Path) -> None:
+    """The file of leases is mapped in parts."""
+    one, other = (SqliteStore(tmp_path / "store.db", caps=CAPS) for _ in range(2))
+    spec, names = QuotaSpec(limit=100), [QuotaKey("b", f"p{n}", f"p{n}") for n in range(520)]
+    for name in names:
+        (quota,) = open_quotas(one, 1, spec, name)
+        assert [try_charge(one, quota) for _ in range(3)] == [True] * 3
+    for name in names:
+        (quota,) = open_quotas(other, 1, spec, name)
+        assert usage_at(other, quota) == 3
+
+
 def test_the_file_of_leases_is_private(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
@@ -590,6 +612,20 @@ def test_leases_count_in_full_if_their_file_is_lost(tmp_path: Path, loss: str) -
     late = SqliteStore(tmp_path / "store.db", caps=CAPS)
     (other,) = open_quotas(late, 1, QuotaSpec(limit=100))
     assert drain(late, other) == 100 - settled - ceiling
+
+
+def test_reservations_count_as_used_if_their_file_is_lost(tmp_path: Path) -> None:
+    """Of a first call, which takes a lease for no more than that."""
+    spec = QuotaSpec(limit=100, reserves=True)
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    (quota,) = open_quotas(store, 1, spec)
+    assert try_charge(store, quota, 40)
+    die(store)
+    (tmp_path / "store.db.purses").unlink()
+    late = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    (other,) = open_quotas(late, 1, spec)
+    assert not try_charge(late, other, 61)
+    assert try_charge(late, other, 60)
 
 
 def test_after_a_power_loss_leases_count_in_full(

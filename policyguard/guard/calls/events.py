@@ -55,7 +55,7 @@ class CallEventEmitter:
     def emit(self, event: Event, anchor: bool = False) -> None:
         """Write an event and hand it to the listeners."""
         self.write(event, anchor)
-        self._listeners.notify(event)
+        self.notify(event)
 
     def emit_admitted(self, attempt: Attempt, decision: Decision) -> None:
         """Emit the event of an admitted call."""
@@ -98,14 +98,11 @@ class CandidateEmitter(CallEventEmitter):
         super().notify(event)
         self._compare(event)
 
-    def emit(self, event: Event, anchor: bool = False) -> None:
-        """Write an event, hand it to the listeners, then to the candidate."""
-        super().emit(event, anchor)
-        self._compare(event)
-
     def emit_completed(self, result: CallResult, has_learned: bool) -> None:
         """Emit a result; the candidate evaluates what the host reported."""
-        super().emit(decisions.build_completed(result), has_learned)
+        event = decisions.build_completed(result)
+        self.write(event, has_learned)
+        super().notify(event)
         self._compare(replace(result.report, at=result.attempt.completed_at))
 
     def _compare(self, event: Event) -> None:
@@ -113,7 +110,8 @@ class CandidateEmitter(CallEventEmitter):
         if differed is None:
             return
         try:
-            super().emit(differed)
+            self.write(differed)
+            super().notify(differed)
         except (JournalError, StoreError) as error:  # the call's own line is written
             warn(f"what the candidate policy would decide is not in the journal: {error}")
 

@@ -148,7 +148,7 @@ def build_recorded(
     if edited is not None:
         value, evaluation = edited.value, edited.evaluation
         advice = "\n".join(filter(None, (edited.advice, advice)))
-    if value is not None and advice:
+    if advice:
         value = append_advice(value, advice)
     violations, would = (
         ((), ()) if evaluation is None else (evaluation.violations, evaluation.would)

@@ -139,7 +139,7 @@ def _limit_axes(compiled: CompiledPolicy) -> Iterator[Axis]:
             path = limit_path(limits, level, kind, index)
             entry = _written_entry(compiled, path)
             options = list(_limit_options(limit, entry))
-            if len(options) > 1:
+            if options:
                 siblings = tuple(
                     _written_entry(compiled, (*path[:-1], number))
                     for number in range(len(limits_of(limits, kind)) if path[-1] == index else 0)

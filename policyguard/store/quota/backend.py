@@ -64,8 +64,11 @@ class QuotaBackend(Protocol):
     def find_free_slot(self, excluded: Collection[int]) -> int:
         """Return a slot that no lease has and that is not `excluded`."""
 
-    def slot_words(self, slot: int, *, create: bool = False) -> SlotWords | None:
-        """Return a slot's words, if they exist or with `create`."""
+    def find_words(self, slot: int) -> SlotWords | None:
+        """Return a slot's words; None if they do not exist."""
+
+    def create_words(self, slot: int) -> SlotWords:
+        """Return the words of a slot that no lease has."""
 
     def after_fork(self) -> None:
         """Give up what belongs to the parent process."""

@@ -85,10 +85,12 @@ class MemoryQuotaBackend:
         self._last_slot += 1
         return self._last_slot
 
-    def slot_words(self, slot: int, *, create: bool = False) -> SlotWords | None:
-        if create:
-            self._words[slot] = memoryview(array("q", [0] * WORDS_PER_SLOT))
+    def find_words(self, slot: int) -> SlotWords | None:
         return self._words.get(slot)
+
+    def create_words(self, slot: int) -> SlotWords:
+        words = self._words[slot] = memoryview(array("q", [0] * WORDS_PER_SLOT))
+        return words
 
     def after_fork(self) -> None:
         """Do nothing: a forked child has its own copy."""

@@ -137,8 +137,11 @@ class SqliteQuotaBackend:
                 return int(slot)
         raise AssertionError("there is always a slot after the last lease")
 
-    def slot_words(self, slot: int, *, create: bool = False) -> SlotWords | None:
-        return self._slots.create(slot) if create else self._slots.find(slot)
+    def find_words(self, slot: int) -> SlotWords | None:
+        return self._slots.find(slot)
+
+    def create_words(self, slot: int) -> SlotWords:
+        return self._slots.create(slot)
 
     def after_fork(self) -> None:
         self._holder = None

@@ -158,8 +158,7 @@ class QuotaTransaction:
             boot_id = backend.boot_id if backend.is_durable else ""
             self._own_lease = QuotaLease(id_, backend.holder_id(), slot, boot_id=boot_id)
             self._leases[id_] = self._own_lease
-            created = self._words_by_lease[id_] = backend.slot_words(slot, create=True)
-            assert created is not None  # noqa: S101 - the slot has just been created
+            created = self._words_by_lease[id_] = backend.create_words(slot)
             reset_words(created, id_)
             self._changed = True
         words = self._words_of(self._own_lease)
@@ -310,7 +309,7 @@ class QuotaTransaction:
         if lease is self._own_lease and self._quota.words is not None:
             return self._quota.words
         if lease.id not in self._words_by_lease:
-            words = self._backend.slot_words(lease.slot)
+            words = self._backend.find_words(lease.slot)
             self._words_by_lease[lease.id] = words if lease.owns(words) else None
         return self._words_by_lease[lease.id]
 

@@ -101,6 +101,26 @@ def test_helper_that_is_made_anew_hides_no_loop(session: Session) -> None:
             method(session)(Account("ann"))
 
 
+@pytest.mark.parametrize(
+    ("client", "is_compared"),
+    [([[[[[1]]]]], True), ([[[[[[1]]]]]], False), ([[1]] * 40, True), ([[1]] * 60, False)],
+)
+def test_helpers_are_compared_within_the_bounds_of_arguments(
+    tmp_path: pathlib.Path, client: object, is_compared: bool
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(f"{POLICY}bounds: {{argument_depth: 6, argument_bytes: 100}}\n")
+    session = Guard.load(file).session("a")
+    with session:
+        for _ in range(3):
+            method(session)(Account("ann", client))
+        if is_compared:
+            with pytest.raises(CallRefused, match="same call"):
+                method(session)(Account("ann", client))
+        else:
+            method(session)(Account("ann", client))
+
+
 def test_an_approval_holds_for_the_object(session: Session) -> None:
     pay = session.guard.tool(Account.pay)
     ann, bob = Account("ann"), Account("bob")

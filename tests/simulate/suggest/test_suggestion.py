@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,6 +139,25 @@ budgets: {reads: {calls: 30, tools: [read]}}
     assert apart.yaml == whole.yaml
     monkeypatch.setattr(_Search, "_replay_apart", lambda *_: None)
     assert _suggested(trace, file, max_harm=0.5).candidates == whole.candidates
+
+
+def test_candidates_are_replayed_whole_if_the_proposed_one_refuses_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = _runs(tmp_path / "t.jsonl", [2] * 100, [4] * 20)
+    file = policy(tmp_path / "p.yaml", ONE_LIMIT)
+    apart = _suggested(trace, file)
+    replay_apart = _Search._replay_apart
+
+    def replay_wrongly(self: _Search, *arguments: Any) -> Any:
+        for combination, (*others, last) in replay_apart(self, *arguments) or ():
+            yield combination, [*others, last._replace(refused=not last.refused)]
+
+    monkeypatch.setattr(_Search, "_replay_apart", lambda *_: [*replay_wrongly(*_)])
+    whole = _suggested(trace, file)
+    assert whole.candidates == apart.candidates
+    assert whole.chosen == apart.chosen
+    assert whole.replays > apart.replays
 
 
 def test_entries_in_observe_mode_refuse_nothing(tmp_path: Path) -> None:

@@ -87,9 +87,14 @@ class Session(SessionStatus, MarkableSession, SessionApprovals):
         """
         context: CallContext | None = None
         if batch or tags or server or hints or estimate or call:
-            context = CallContext(
-                server=server, batch=batch, call=call, tags=tags, hints=hints, estimate=estimate
-            )
+            context = {
+                "server": server,
+                "batch": batch,
+                "call": call,
+                "tags": tags,
+                "hints": hints,
+                "estimate": estimate,
+            }
         if (  # the common case
             context is definition is None
             and type(args) is dict

@@ -6,13 +6,13 @@ Compiling takes longer than importing the module around it, and a check needs fe
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import Any, AnyStr, cast
 
 
 class _LazyPattern:
     """Stands for a pattern: the first use of a method compiles it, and keeps the method."""
 
-    def __init__(self, source: str, flags: int) -> None:
+    def __init__(self, source: str | bytes, flags: int) -> None:
         self._source = source
         self._flags = flags
 
@@ -22,6 +22,6 @@ class _LazyPattern:
         return value
 
 
-def lazy_pattern(source: str, flags: int = 0) -> re.Pattern[str]:
+def lazy_pattern(source: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """Return a pattern like `re.compile`; an invalid one raises `re.error` when it is used."""
-    return cast("re.Pattern[str]", _LazyPattern(source, flags))
+    return cast("re.Pattern[AnyStr]", _LazyPattern(source, flags))

@@ -9,7 +9,7 @@ way about: where it is in doubt what came first, or whether a call clears the ma
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -137,7 +137,7 @@ def given_changes(
     return tuple(changes)
 
 
-class MarkEvents(NamedTuple):
+class MarkEvents(msgspec.Struct, frozen=True, eq=False):
     """The events of one kind of call that may set or clear marks."""
 
     setting: tuple[CompiledMarkEvent, ...]

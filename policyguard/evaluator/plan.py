@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -224,7 +224,7 @@ class _CombinedRepetition:
 _COMBINED_REPETITION = _CombinedRepetition()
 
 
-class ClassOption(NamedTuple):
+class ClassOption(msgspec.Struct, frozen=True, eq=False):
     """A class that a call may have, with its condition.
 
     Without `is_read` it matters only as the main class.
@@ -253,9 +253,11 @@ class ClassCandidates(msgspec.Struct, frozen=True, eq=False):
     def classify(self, attempt: Attempt) -> tuple[str, ...]:
         """Return the classes whose condition holds or is undecidable; the first is the main one."""
         found: list[str] = []
-        for name, condition, is_read in self.options:
-            if found and (not is_read or name in found):
+        for option in self.options:
+            name = option.name
+            if found and (not option.is_read or name in found):
                 continue
+            condition = option.condition
             if condition is not None:
                 try:
                     if condition(attempt.activation) is False:

@@ -10,8 +10,10 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
-from policyguard.store.protocol import Store
+if TYPE_CHECKING:
+    from policyguard.store.protocol import Store
 
 RESOLUTION = 10**9
 """From where on the wall clock and a steady clock differ, and how often it is read (ns)."""

@@ -13,16 +13,12 @@ from policyguard.compiler import CompiledPolicy, compile_policy
 from policyguard.evaluator.evaluation import GuardMode
 from policyguard.guard import validate
 from policyguard.guard.approvals.approver import Approver, check_approver
-from policyguard.guard.approvals.grant_sync import GrantSync
-from policyguard.guard.at_exit import close_at_exit
-from policyguard.guard.budgets.shared import open_shared_budgets
 from policyguard.guard.calls.events import CallEventEmitter, CandidateEmitter, FastCallEmitter
 from policyguard.guard.clock import open_steady_clock
 from policyguard.guard.event_loop import run_blocking
 from policyguard.guard.guard_records import GuardRecords
 from policyguard.guard.guard_state import GuardState
 from policyguard.guard.host_log import warn
-from policyguard.guard.learning.constraint_sync import ConstraintSync, open_store
 from policyguard.guard.listeners import Listener, Listeners
 from policyguard.guard.session import Session
 from policyguard.guard.sessions.lifetime import SessionLifetime
@@ -35,14 +31,17 @@ from policyguard.model.event import CallEnded, Event, Released, SessionEnded, Se
 from policyguard.store import fork_safety
 from policyguard.store.errors import SessionBusyError, StoreError
 from policyguard.store.paths import is_database_address, resolve_store_path
-from policyguard.store.protocol import Store
 
 if TYPE_CHECKING:
+    from policyguard.guard.approvals.grant_sync import GrantSync
+    from policyguard.guard.budgets.shared import SharedBudgets
     from policyguard.guard.candidate import Candidate
     from policyguard.guard.journals.anchoring import JournalAnchoring
     from policyguard.guard.journals.retention import JournalRetention
+    from policyguard.guard.learning.constraint_sync import ConstraintSync
     from policyguard.guard.stored_marks import StoredMarks
     from policyguard.journal.journal import Journal
+    from policyguard.store.protocol import Store
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -92,6 +91,9 @@ class Guard(GuardRecords):
         self._grant_sync: GrantSync | None = None
         self._stored_marks: StoredMarks | None = None
         if store is not None:
+            from policyguard.guard.approvals.grant_sync import GrantSync  # not needed in memory
+            from policyguard.guard.learning.constraint_sync import ConstraintSync
+
             key = location.key or store.fingerprint_key
             self._grant_sync = GrantSync(store, self._state.evaluator_state.grants, key)
             constraint_set = self._state.constraint_set
@@ -118,10 +120,14 @@ class Guard(GuardRecords):
 
             self._journal_anchoring = JournalAnchoring(self)
             self._journal.on_lost = self._journal_anchoring.drop
-        quotas = store.quotas if store is not None else None
-        self._shared_budgets = self._state.shared_budgets = open_shared_budgets(
-            quotas, self._evaluator, self._state.evaluator_state.ledger
-        )
+        self._shared_budgets: SharedBudgets | None = None
+        budgets = self._evaluator.budgets.values()
+        if store is not None and any(budget.is_shared for budget in budgets):
+            from policyguard.guard.budgets.shared import SharedBudgets
+
+            self._shared_budgets = self._state.shared_budgets = SharedBudgets(
+                store.quotas, self._evaluator, self._state.evaluator_state.ledger
+            )
         self._exit_stack = ExitStack()
         if self._shared_budgets is not None:
             self._exit_stack.callback(self._shared_budgets.close)
@@ -153,6 +159,8 @@ class Guard(GuardRecords):
             self._lock,
         )
         if store is not None:
+            from policyguard.guard.at_exit import close_at_exit
+
             close_at_exit(self)
 
     @classmethod
@@ -198,7 +206,13 @@ class Guard(GuardRecords):
         else:
             compiled = compile_policy(policy, cache=cache)
         compiled_candidate = None if candidate is None else compile_policy(candidate, cache=cache)
-        opened = open_store(store, compiled.policy) if isinstance(store, (str, Path)) else store
+        opened: Store | None
+        if isinstance(store, (str, Path)):
+            from policyguard.guard.learning.constraint_sync import open_store
+
+            opened = open_store(store, compiled.policy)
+        else:
+            opened = store
         guard = cls(
             compiled,
             clock=clock,

@@ -10,23 +10,21 @@ from msgspec.structs import replace
 from policyguard.engines.fingerprint import Fingerprinter
 from policyguard.evaluator.evaluation import GuardMode
 from policyguard.evaluator.evaluator import Evaluator
-from policyguard.guard.approvals.grant_sync import GrantSync
-from policyguard.guard.approvals.questions import open_questions
 from policyguard.guard.clock import SteadyClock
 from policyguard.guard.guard_state import GuardState
 from policyguard.guard.host_log import warn
-from policyguard.guard.learning.constraint_sync import ConstraintSync
 from policyguard.guard.sessions.open_sessions import OpenSessions
-from policyguard.learned import snapshot as snapshots
-from policyguard.model.constraint import Constraint
 from policyguard.model.errors import ClosedError
-from policyguard.model.grant import Grant
-from policyguard.model.question import OpenQuestion
 
 if TYPE_CHECKING:
     from policyguard.guard.approvals.closed_sessions import ClosedSessions
+    from policyguard.guard.approvals.grant_sync import GrantSync
     from policyguard.guard.candidate import Candidate
+    from policyguard.guard.learning.constraint_sync import ConstraintSync
     from policyguard.journal.journal import Journal
+    from policyguard.model.constraint import Constraint
+    from policyguard.model.grant import Grant
+    from policyguard.model.question import OpenQuestion
 
 
 class GuardRecords:
@@ -68,6 +66,8 @@ class GuardRecords:
         They are those of open sessions; with `also_closed`, of all sessions with journals beside
         this guard's store. These stay closed.
         """
+        from policyguard.guard.approvals.questions import open_questions  # a check needs none
+
         redact = self._state.redact
         with self._lock:
             now = self._steady_clock.read()[0]
@@ -186,6 +186,8 @@ class GuardRecords:
 
         It contains the key of the fingerprints: keep it as private as the calls' arguments.
         """
+        from policyguard.learned import snapshot as snapshots
+
         with self._lock:
             return snapshots.encode(self._state.constraint_set, self._fingerprinter.key)
 
@@ -197,6 +199,8 @@ class GuardRecords:
         something that is not a snapshot, and if this guard's fingerprints already have another key,
         since it has a store or open sessions.
         """
+        from policyguard.learned import snapshot as snapshots
+
         with self._lock:
             decoded = snapshots.decode(snapshot)
             if decoded.key != self._fingerprinter.key:

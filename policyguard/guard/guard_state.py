@@ -6,13 +6,14 @@ guard adds, in one place for live calls, replays and restores.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.messages import build_redactor
 from policyguard.evaluator.attempt import Attempt, CallResult
 from policyguard.evaluator.evaluator_state import EvaluatorState, TransitionHooks
 from policyguard.evaluator.fold import fold, rebuild
 from policyguard.evaluator.session_state import SessionState
-from policyguard.guard.budgets.shared import SharedBudgets
 from policyguard.guard.calls import decisions
 from policyguard.guard.host_reports import HostReports
 from policyguard.guard.learning.learner import Learner, session_scope
@@ -23,6 +24,9 @@ from policyguard.model.constraint import Observation
 from policyguard.model.decision import Violation
 from policyguard.model.errors import ExpressionError
 from policyguard.model.event import Event, Granted, Refused, SessionEnded, Spent
+
+if TYPE_CHECKING:
+    from policyguard.guard.budgets.shared import SharedBudgets
 
 
 class GuardState(TransitionHooks):

@@ -6,14 +6,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic_ns
-from typing import Any, TypeVar, Unpack, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, get_args
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.guard import validate
 from policyguard.guard.approvals.approver import ask, ask_async
 from policyguard.guard.calls.batches import check_batch
 from policyguard.guard.calls.decisions import set_context
-from policyguard.guard.calls.options import CallContext, CheckOptions, RecordOptions, RunOptions
 from policyguard.guard.event_loop import run_blocking
 from policyguard.guard.sessions.approvals import SessionApprovals
 from policyguard.guard.sessions.marks import MarkableSession
@@ -31,6 +30,14 @@ from policyguard.model.event import (
 from policyguard.model.outcome import Recorded
 from policyguard.model.policy import Blame
 from policyguard.model.tool_name import MCP_PREFIX
+
+if TYPE_CHECKING:
+    from policyguard.guard.calls.options import (
+        CallContext,
+        CheckOptions,
+        RecordOptions,
+        RunOptions,
+    )
 
 R = TypeVar("R")
 
@@ -80,9 +87,14 @@ class Session(SessionStatus, MarkableSession, SessionApprovals):
         """
         context: CallContext | None = None
         if batch or tags or server or hints or estimate or call:
-            context = CallContext(
-                server=server, batch=batch, call=call, tags=tags, hints=hints, estimate=estimate
-            )
+            context = {
+                "server": server,
+                "batch": batch,
+                "call": call,
+                "tags": tags,
+                "hints": hints,
+                "estimate": estimate,
+            }
         if (  # the common case
             context is definition is None
             and type(args) is dict

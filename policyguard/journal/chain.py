@@ -13,20 +13,20 @@ the SHA-256 (with a key: HMAC-SHA-256, RFC 2104) of all the line's bytes before 
 from __future__ import annotations
 
 import hmac
-import re
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 
+from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.journal.errors import JournalError
 from policyguard.store.paths import hide_address
 
 CHAIN_FIELDS = ("seq", "chain", "key_id", "prev", "masked", "hash")
 """The fields that a journal appends, in order."""
 
-_CHAIN_SUFFIX = re.compile(
+_CHAIN_SUFFIX = lazy_pattern(
     rb',"seq":(?P<seq>0|[1-9][0-9]{0,17})'
     rb'(?:,"chain":"(?P<chain>[0-9a-f]{32})"(?:,"key_id":"(?P<key>[0-9a-f]{16})")?)?'
     rb',"prev":"(?P<prev>[0-9a-f]{64})"'

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from pathlib import Path
+
+from policyguard.engines.lazy_pattern import lazy_pattern
 
 SUFFIX = ".jsonl"
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_UNSAFE = lazy_pattern(r"[^A-Za-z0-9._-]+")
 _PREFIX_CHARACTERS = 40
 """The length of the readable prefix."""
-_JOURNAL_NAME = re.compile(r"(?:.*-)?[0-9a-f]{32}\.jsonl")
+_JOURNAL_NAME = lazy_pattern(r"(?:.*-)?[0-9a-f]{32}\.jsonl")
 
 
 def file_name(session: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.journal.chain import CHAIN_FIELDS, parse_link
 from policyguard.model.event import Admitted, Event, Refused
 from policyguard.model.text import escape_surrogates
@@ -28,7 +29,7 @@ _ALWAYS_SHALLOW_BYTES = 2 * MAX_DEPTH
 """A shorter text cannot close as many brackets as it would have to open."""
 
 _OPENING, _CLOSING = b"[{", b"]}"
-_STRUCTURE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
+_STRUCTURE = lazy_pattern(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
 """Brackets, and strings, whose brackets do not count."""
 
 _TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep: flatten the arguments"

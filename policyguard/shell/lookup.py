@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Generic, TypeVar
 
-from policyguard.engines.regex import Regex
-from policyguard.shell.globs import to_regex
+from policyguard.engines.star_glob import StarGlob
 
 T = TypeVar("T")
 
@@ -19,9 +18,7 @@ class Lookup(Generic[T]):
         self._most = most
         self._kept: dict[str, T | None] = {}
         self._exact = {name: entry for name, entry in entries.items() if "*" not in name}
-        self._globs = [
-            (Regex(to_regex(name)), entry) for name, entry in entries.items() if "*" in name
-        ]
+        self._globs = [(StarGlob(name), entry) for name, entry in entries.items() if "*" in name]
         self._pairs = {name.partition(" ")[0] for name in entries if " " in name}
 
     def find_for(self, program: str, arguments: Sequence[str]) -> tuple[str, T | None]:
@@ -45,7 +42,7 @@ class Lookup(Generic[T]):
             pass
         entry = self._exact.get(name)
         if entry is None:
-            entry = next((entry for regex, entry in self._globs if regex.search(name)), None)
+            entry = next((entry for glob, entry in self._globs if glob.matches(name)), None)
         if len(name) < 64:
             if len(self._kept) >= self._most:
                 self._kept.clear()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.shell.command_line import ANY, GLOB, MANY
 from policyguard.shell.words import BREAK, protect
 
-_ASSIGNED = re.compile(
+_ASSIGNED = lazy_pattern(
     r"([A-Za-z_]\w*)(?:\[[^\]\n]*\])?\+?=|\b(?:for|select|read)\s+([A-Za-z_]\w*)"
 )
 _NUMBERS = frozenset("?#$!-0") | {"RANDOM", "LINENO", "SECONDS", "UID", "EUID", "PPID", "BASHPID"}
@@ -18,7 +19,7 @@ READERS = frozenset(("read", "mapfile", "readarray", "getopts"))
 """Programs that assign to the variables that they name."""
 ASSIGNING = MOVERS | READERS | {"printf"}
 """Programs after which variables may have other values (`printf -v`)."""
-_WHITE = re.compile(r"[ \t\n]+")
+_WHITE = lazy_pattern(r"[ \t\n]+")
 
 
 class Variables:

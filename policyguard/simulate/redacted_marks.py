@@ -57,7 +57,8 @@ class MarkDependencies:
         `kept` are the fields of `call` that are known; of several `plans` one is the call's.
         """
         by_plan = [
-            {one.mark.name for events in plan.marks or () for one in events} for plan in plans
+            set() if events is None else {one.mark.name for one in events.setting + events.clearing}
+            for events in (plan.marks for plan in plans)
         ]
         found = set[str]().union(*by_plan)
         certain = found.intersection(*by_plan) if len(plans) == 1 else set()

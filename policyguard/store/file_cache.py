@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.engines.operating_system import O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK
 from policyguard.store.errors import StoreError
 from policyguard.store.paths import (
@@ -31,7 +31,7 @@ _MAX_BYTES = 64 * 1024 * 1024
 _MAX_FILES = 256
 _TOUCH_SECONDS = 3600
 """The interval at which a file in use is marked as used."""
-_NAME = re.compile(r"[0-9a-f]{64}(\.[0-9a-f]{16})?")
+_NAME = lazy_pattern(r"[0-9a-f]{64}(\.[0-9a-f]{16})?")
 """A cached file, or one that is being written. Other files in the folder are left alone."""
 _DIGEST_BYTES = hashlib.sha256().digest_size
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final
 
 from policyguard.cel.syntax.ast import Binary, Constant
 from policyguard.cel.types.types import DURATION, DYN, NUMERIC_TYPES, TIMESTAMP, Type, join_types
+from policyguard.engines.lazy_pattern import lazy_pattern
 
 _ORDERED_KINDS: Final = frozenset({"bool", "string", "bytes", "timestamp", "duration"})
 # All other arithmetic has operands and a result of one kind: see `_KINDS_BY_OPERATOR`.
@@ -26,7 +26,7 @@ _KINDS_BY_OPERATOR: Final[dict[str, frozenset[str]]] = {
 }
 
 
-_NUMBER: Final = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?")
+_NUMBER: Final = lazy_pattern(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?")
 
 
 def infer_arithmetic_type(operator: str, left: Type, right: Type) -> Type | None:

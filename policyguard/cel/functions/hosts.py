@@ -8,7 +8,7 @@ parsing"), and an ambiguous one is an error, which counts against the call.
 from __future__ import annotations
 
 import ipaddress
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 from policyguard.cel.errors import quote_short
@@ -21,37 +21,32 @@ _DEVIATIONS: Final = frozenset("ßς\u200c\u200d")
 _DOTS: Final = lazy_pattern("[.\u3002\uff0e\uff61]")
 _NUMBER: Final = lazy_pattern(r"0[xX][0-9a-fA-F]*|[0-9]+")
 
-_PRIVATE_NETWORKS: Final = tuple(
-    map(
-        ipaddress.ip_network,
-        (
-            "0.0.0.0/8",  # this host
-            "10.0.0.0/8",
-            "100.64.0.0/10",  # carrier-grade NAT; Alibaba's metadata service
-            "127.0.0.0/8",
-            "168.63.129.16/32",  # Azure's platform service, on every virtual machine
-            "169.254.0.0/16",  # link-local; the metadata service of most clouds
-            "172.16.0.0/12",
-            "192.0.0.0/24",  # protocol assignments; Oracle's metadata service
-            "192.0.2.0/24",  # documentation
-            "192.88.99.0/24",  # 6to4 relays
-            "192.168.0.0/16",
-            "198.18.0.0/15",  # benchmarks
-            "198.51.100.0/24",  # documentation
-            "203.0.113.0/24",  # documentation
-            "224.0.0.0/4",  # multicast
-            "240.0.0.0/4",  # reserved, and broadcast
-            "::/96",  # unspecified, loopback, IPv4-compatible
-            "64:ff9b:1::/48",  # local-use translation of IPv4 addresses (RFC 8215)
-            "100::/64",  # discard
-            "2001:2::/48",  # benchmarks
-            "2001:db8::/32",  # documentation
-            "fc00::/7",  # unique local; Amazon's metadata service
-            "fe80::/10",  # link-local
-            "fec0::/10",  # site-local
-            "ff00::/8",  # multicast
-        ),
-    )
+_PRIVATE_NETWORKS: Final = (
+    "0.0.0.0/8",  # this host
+    "10.0.0.0/8",
+    "100.64.0.0/10",  # carrier-grade NAT; Alibaba's metadata service
+    "127.0.0.0/8",
+    "168.63.129.16/32",  # Azure's platform service, on every virtual machine
+    "169.254.0.0/16",  # link-local; the metadata service of most clouds
+    "172.16.0.0/12",
+    "192.0.0.0/24",  # protocol assignments; Oracle's metadata service
+    "192.0.2.0/24",  # documentation
+    "192.88.99.0/24",  # 6to4 relays
+    "192.168.0.0/16",
+    "198.18.0.0/15",  # benchmarks
+    "198.51.100.0/24",  # documentation
+    "203.0.113.0/24",  # documentation
+    "224.0.0.0/4",  # multicast
+    "240.0.0.0/4",  # reserved, and broadcast
+    "::/96",  # unspecified, loopback, IPv4-compatible
+    "64:ff9b:1::/48",  # local-use translation of IPv4 addresses (RFC 8215)
+    "100::/64",  # discard
+    "2001:2::/48",  # benchmarks
+    "2001:db8::/32",  # documentation
+    "fc00::/7",  # unique local; Amazon's metadata service
+    "fe80::/10",  # link-local
+    "fec0::/10",  # site-local
+    "ff00::/8",  # multicast
 )
 # Names of this machine or the local network, whatever a name server says.
 _PRIVATE_NAMES: Final = (
@@ -195,4 +190,9 @@ _ISATAP_MASK: Final = 0xFDFFFFFF
 
 
 def _in_private_network(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    return any(address in network for network in _PRIVATE_NETWORKS)
+    return any(address in network for network in _parse_private_networks())
+
+
+@cache  # most policies ask for none
+def _parse_private_networks() -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+    return tuple(map(ipaddress.ip_network, _PRIVATE_NETWORKS))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from policyguard.compiler.build.content_selectors import ContentSelectors
@@ -24,7 +24,7 @@ from policyguard.model.policy import Case, Policy, Rule
 _Selects = Callable[[str, str, str, tuple[str, ...]], bool]
 
 
-class _NamedCase(NamedTuple):
+class _NamedCase(msgspec.Struct, frozen=True, eq=False):
     """A case with its selectors on names: those that may match, and that certainly do."""
 
     selects: _Selects

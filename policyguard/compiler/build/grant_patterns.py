@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from functools import cached_property
 from typing import Any
 
 from policyguard.compiler.build.address_readers import PathReader, UrlReader
 from policyguard.compiler.build.call_readers import command_reader, targets_reader
 from policyguard.compiler.build.shell_functions import ShellCommands
+from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.model.diagnostic import quote_text
 from policyguard.model.event import Refused
 from policyguard.model.grant import CallPattern
@@ -18,7 +18,7 @@ from policyguard.model.policy import Classify
 _UNRESOLVED = frozenset("~$%\\\0\1\2\5*?[")
 """Characters with which it is not certain which file a path names."""
 
-_LEAVES_FOLDER = re.compile(r"[/~]|\.\.(/|$)|[A-Za-z]:[/\\]")
+_LEAVES_FOLDER = lazy_pattern(r"[/~]|\.\.(/|$)|[A-Za-z]:[/\\]")
 """The beginning of a path that leaves an unknown folder."""
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 from policyguard.compiler.build.content_selectors import ContentSelectors
 from policyguard.compiler.build.entry_paths import Path, mark_events
@@ -18,7 +20,7 @@ from policyguard.model.marks import Mark, MarkEvent
 from policyguard.model.policy import Policy
 
 
-class _Candidate(NamedTuple):
+class _Candidate(msgspec.Struct, frozen=True, eq=False):
     """An event, with the calls that may be one by their tool, classes and agent."""
 
     kind: Literal["set", "clear"]
@@ -55,9 +57,9 @@ class MarkBuilder:
     ) -> MarkEvents | None:
         """Return the events that calls of a kind may be; None if they can be none."""
         found: dict[str, list[CompiledMarkEvent]] = {"set": [], "clear": []}
-        for kind, selects_call, selects_agent, event in self._candidates:
-            if selects_call(tool, server, alias, classes) and selects_agent(agent):
-                found[kind].append(event)
+        for one in self._candidates:
+            if one.selects_call(tool, server, alias, classes) and one.selects_agent(agent):
+                found[one.kind].append(one.event)
         if not (found["set"] or found["clear"]):
             return None
         return MarkEvents(tuple(found["set"]), tuple(found["clear"]))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from policyguard.engines.regex import Regex
+from policyguard.engines.star_glob import StarGlob
 from policyguard.model.entry import SelectiveEntry, Selector
 from policyguard.model.policy import ClassEntry
 from policyguard.model.tool_name import (
@@ -31,15 +32,13 @@ def compile_glob(pattern: str) -> NameMatcher:
     if "*" not in pattern and "?" not in pattern:
         return pattern.__eq__
     if "?" not in pattern and pattern.isascii():
-        simple = _compile_simple_glob(pattern)
-        if simple is not None:
-            return simple
+        return _compile_star_glob(pattern)
     parts = {"*": ".*", "?": "."}
     return Regex(r"(?s)\A" + "".join(parts.get(c, _escape(c)) for c in pattern) + r"\z").search
 
 
-def _compile_simple_glob(pattern: str) -> NameMatcher | None:
-    """Return a predicate for `a*`, `*a`, `a*b` or `*a*`, which take no regex; else None."""
+def _compile_star_glob(pattern: str) -> NameMatcher:
+    """Return a predicate for a glob with stars only, which takes no regex."""
     first, *middle, last = pattern.split("*")
     if not middle:
         length = len(first) + len(last)
@@ -47,7 +46,7 @@ def _compile_simple_glob(pattern: str) -> NameMatcher | None:
     if len(middle) == 1 and not first and not last:
         inside = middle[0]
         return lambda name: inside in name
-    return None
+    return StarGlob(pattern).matches
 
 
 def _escape(character: str) -> str:

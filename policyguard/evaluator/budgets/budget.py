@@ -29,6 +29,9 @@ from policyguard.model.outcome import Outcome
 if TYPE_CHECKING:
     from policyguard.evaluator.session_state import SessionState
 
+_LOCAL_SCOPES = ("batch", "turn", "session")
+"""Scopes that belong to one session."""
+
 
 class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """A budget.
@@ -67,6 +70,11 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     max_charges: int
     max_keys: int
     exceptions: ExceptionSet | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several sessions charge it."""
+        return self.scope not in _LOCAL_SCOPES
 
     @property
     def extension(self) -> float:

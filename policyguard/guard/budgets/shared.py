@@ -30,9 +30,6 @@ from policyguard.model.event import Charge, Granted, Spent
 from policyguard.store.errors import StoreError
 from policyguard.store.quota.protocol import Quota, QuotaKey, QuotaSpec, QuotaStore
 
-_LOCAL_SCOPES = ("batch", "turn", "session")
-"""Scopes that belong to one session."""
-
 
 class _SharedBudget(msgspec.Struct, frozen=True):
     """A budget of a shared scope, with the name and the spec of its quotas."""
@@ -66,7 +63,7 @@ class SharedBudgets:
         self._budgets = {
             budget.id: _describe_budget(evaluator.name, budget)
             for budget in evaluator.budgets.values()
-            if budget.scope not in _LOCAL_SCOPES
+            if budget.is_shared
         }
         self._has_post_paid = any(shared.budget.post_paid for shared in self._budgets.values())
         self._has_held = any(shared.spec.reserves for shared in self._budgets.values())
@@ -84,6 +81,26 @@ class SharedBudgets:
             if budget.id in shared:
                 return True
         return False
+
+    @staticmethod
+    def make_repeatable(
+        attempt: Attempt,
+        evaluator: Evaluator,
+        state: EvaluatorState,
+        bound_plan: BoundPlan,
+        learned: Sequence[Violation],
+        mode: GuardMode,
+    ) -> Callable[[], Evaluation]:
+        """Return a function that evaluates an attempt afresh each time it is called."""
+        errors, plan = attempt.errors, bound_plan.plan
+
+        def evaluate() -> Evaluation:
+            attempt.charges, attempt.approval_charges, attempt.attempt_charges = (), (), ()
+            attempt.errors = errors
+            attempt.timeout, attempt.timeout_by = plan.timeout, plan.timeout_by
+            return evaluator.evaluate(state, attempt, bound_plan, learned, mode)
+
+        return evaluate
 
     def evaluate(
         self, attempt: Attempt, evaluate_attempt: Callable[[], Evaluation], *, admit: bool
@@ -347,37 +364,6 @@ class SharedBudgets:
         """Add usage to the pending writes, at the later of both times: windows keep it longer."""
         amount_before, at_before = self._unwritten_usage.get((budget, key), (0, 0))
         self._unwritten_usage[budget, key] = amount_before + amount, max(at_before, at or 0)
-
-
-def open_shared_budgets(
-    quotas: QuotaStore | None, evaluator: Evaluator, ledger: UsageLedger
-) -> SharedBudgets | None:
-    """Return a policy's shared budgets; None if it has none, or there is no store."""
-    if quotas is None or all(
-        budget.scope in _LOCAL_SCOPES for budget in evaluator.budgets.values()
-    ):
-        return None
-    return SharedBudgets(quotas, evaluator, ledger)
-
-
-def make_repeatable(
-    attempt: Attempt,
-    evaluator: Evaluator,
-    state: EvaluatorState,
-    bound_plan: BoundPlan,
-    learned: Sequence[Violation],
-    mode: GuardMode,
-) -> Callable[[], Evaluation]:
-    """Return a function that evaluates an attempt afresh each time it is called."""
-    errors, plan = attempt.errors, bound_plan.plan
-
-    def evaluate() -> Evaluation:
-        attempt.charges, attempt.approval_charges, attempt.attempt_charges = (), (), ()
-        attempt.errors = errors
-        attempt.timeout, attempt.timeout_by = plan.timeout, plan.timeout_by
-        return evaluator.evaluate(state, attempt, bound_plan, learned, mode)
-
-    return evaluate
 
 
 def _describe_budget(policy: str, budget: CompiledBudget) -> _SharedBudget:

@@ -28,7 +28,6 @@ from policyguard.evaluator.session_state import SessionState
 from policyguard.evaluator.transitions import admit as admit_call
 from policyguard.evaluator.transitions import complete as complete_call
 from policyguard.evaluator.transitions import halt_by_result
-from policyguard.guard.budgets.shared import make_repeatable
 from policyguard.guard.calls import decisions
 from policyguard.guard.calls.known_calls import KnownCalls
 from policyguard.guard.calls.result_editing import build_recorded, evaluate_parts
@@ -135,7 +134,7 @@ class CallPipeline(KnownCalls):
                             guard_state.evaluator_state, attempt, bound_plan, learned, mode
                         )
                     else:
-                        evaluate = make_repeatable(
+                        evaluate = budgets.make_repeatable(
                             attempt,
                             evaluator,
                             guard_state.evaluator_state,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,14 +18,15 @@ from policyguard.engines.operating_system import (
 from policyguard.guard.clock import SteadyClock
 from policyguard.guard.host_log import warn
 from policyguard.guard.host_reports import HostReports
-from policyguard.guard.journals.retention import JournalRetention
 from policyguard.journal.chain import Hasher, read_key
 from policyguard.journal.errors import JournalError
 from policyguard.journal.journal import Journal
 from policyguard.journal.redaction import Redaction
-from policyguard.journal.retention_terms import Retention
 from policyguard.store.paths import find_journal_folder, journal_folder, resolve_path
 from policyguard.store.protocol import Store
+
+if TYPE_CHECKING:
+    from policyguard.guard.journals.retention import JournalRetention
 
 
 class JournalLocation(msgspec.Struct, frozen=True):
@@ -142,6 +144,9 @@ def apply_retention(
     folder, keep_for = location.folder, settings.keep_for
     if folder is None or settings.durability == "memory" or keep_for is None:
         return None
+    from policyguard.guard.journals.retention import JournalRetention  # most policies keep all
+    from policyguard.journal.retention_terms import Retention
+
     retention = Retention(
         keep_for=keep_for,
         max_journals=compiled.policy.bounds.journals,

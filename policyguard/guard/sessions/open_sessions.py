@@ -15,10 +15,10 @@ from policyguard.journal.errors import JournalError
 from policyguard.model.errors import SessionLimitError
 from policyguard.store import fork_safety
 from policyguard.store.errors import SessionBusyError, StoreError
-from policyguard.store.protocol import SessionLock, Store
 
 if TYPE_CHECKING:
     from policyguard.guard.session import Session
+    from policyguard.store.protocol import SessionLock, Store
 
 
 class OpenSessions:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from policyguard.evaluator.evaluator import OPAQUE
 from policyguard.guard import validate
-from policyguard.guard.calls.options import CallOptions
 from policyguard.guard.event_loop import run_blocking, run_later
 from policyguard.guard.host_log import warn
 from policyguard.guard.tools.background_tasks import (
@@ -29,6 +28,7 @@ from policyguard.guard.tools.running_call import RunningCall
 from policyguard.model.decision import Decision
 
 if TYPE_CHECKING:
+    from policyguard.guard.calls.options import CallOptions
     from policyguard.guard.guard import Guard
     from policyguard.guard.session import Session
 

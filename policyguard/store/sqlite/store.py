@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,12 +26,13 @@ from policyguard.store.protocol import (
     JournalNote,
     LoadTimes,
 )
-from policyguard.store.quota.quotas import SharedQuotas
-from policyguard.store.quota.sqlite import SqliteQuotaBackend
 from policyguard.store.session_locks import FileLock, LockFile
 from policyguard.store.sqlite.records import CONSTRAINTS, GRANTS, MARKS, SqliteRecords, SqliteTable
 from policyguard.store.sqlite.row_digest import DigestedDatabase
 from policyguard.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
+
+if TYPE_CHECKING:
+    from policyguard.store.quota.quotas import SharedQuotas
 
 _KEY_BYTES = 32
 _SELECT_KEY = "SELECT value FROM meta WHERE name = 'key'"
@@ -92,16 +95,32 @@ class SqliteStore:
             read_only=read_only,
         )
         self._fingerprint_key: bytes | None = None
-        self._lock_file = locks = LockFile(self.path.with_name(f"{self.path.name}.lock"))
+        self._lock_file = LockFile(self.path.with_name(f"{self.path.name}.lock"))
         self.anchors = SqliteAnchors(database, caps.anchors if caps else None)
         self.constraints = SqliteRecords(database, caps.constraints if caps else None, CONSTRAINTS)
         self.grants = SqliteRecords(database, caps.grants if caps else None, GRANTS)
         self.marks = SqliteRecords(database, caps.marks if caps else None, MARKS)
         self.evidence = SqliteEvidence(database, caps.evidence if caps else None)
-        self._quota_backend = SqliteQuotaBackend(
-            database, locks, is_durable=sync, read_only=read_only
-        )
-        self.quotas = SharedQuotas(self._quota_backend)
+        self._sync, self._read_only = sync, read_only
+        self._quotas: SharedQuotas | None = None
+        self._quotas_lock = threading.Lock()
+
+    @property
+    def quotas(self) -> SharedQuotas:
+        """The shared quotas, which few policies have."""
+        with self._quotas_lock:
+            if self._quotas is None:
+                from policyguard.store.quota.quotas import SharedQuotas
+                from policyguard.store.quota.sqlite import SqliteQuotaBackend
+
+                backend = SqliteQuotaBackend(
+                    self._database,
+                    self._lock_file,
+                    is_durable=self._sync,
+                    read_only=self._read_only,
+                )
+                self._quotas = SharedQuotas(backend)
+            return self._quotas
 
     @property
     def fingerprint_key(self) -> bytes:
@@ -164,7 +183,8 @@ class SqliteStore:
         Raises `StoreError` if a lease cannot be saved: others reclaim it when this process ends.
         """
         try:
-            self.quotas.close()
+            if self._quotas is not None:
+                self._quotas.close()
         finally:
             self._database.close()
 

@@ -19,7 +19,7 @@ class SqliteTransfer:
 
     def __init__(self, store: SqliteStore) -> None:
         self._store, self._database = store, store._database
-        self._backend = store._quota_backend
+        self._backend = store.quotas._backend
         self.path: Path = store.path
 
     def snapshot(self, *, write: bool = False) -> AbstractContextManager[None]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.examples import examples
+from tests.examples import THOROUGH, examples
 
 # No deadline: machines are shared, and an example may take long. In CI the properties are tried on
 # the same examples each time, so that a failure is due to the change; elsewhere on new ones.
@@ -22,8 +24,24 @@ settings.register_profile(
 )
 settings.load_profile("policyguard")
 
-# The tests must neither read nor fill the user's cache.
-os.environ["POLICYGUARD_CACHE"] = "off"
+# Hundreds of processes that the tests start would compile our modules anew, each time.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep compiled policies for this run, and out of the user's cache; `make test-all` has none.
+
+    xdist's workers inherit the folder, as do all processes that tests start.
+    """
+    if hasattr(config, "workerinput"):
+        return
+    if THOROUGH:
+        os.environ["POLICYGUARD_CACHE"] = "off"
+        return
+    folder = tempfile.mkdtemp(prefix="policyguard-cache-")
+    os.environ["POLICYGUARD_CACHE"] = folder
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 @pytest.fixture(scope="session", autouse=True)

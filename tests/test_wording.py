@@ -6,6 +6,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,8 +33,16 @@ def _avoided() -> re.Pattern[str]:
 AVOIDED = _avoided()
 
 
+@cache
+def _tokens(module: Path) -> list[tokenize.TokenInfo]:
+    """Return the names, strings and comments of a module."""
+    kinds = (tokenize.COMMENT, tokenize.STRING, tokenize.NAME)
+    readline = io.StringIO(module.read_text()).readline
+    return [token for token in tokenize.generate_tokens(readline) if token.type in kinds]
+
+
 def _texts(module: Path) -> Iterator[tuple[int, str]]:
-    for token in tokenize.generate_tokens(io.StringIO(module.read_text()).readline):
+    for token in _tokens(module):
         if token.type in (tokenize.COMMENT, tokenize.STRING):
             yield token.start[0], token.string
 
@@ -61,7 +70,7 @@ def test_identifiers_use_the_glossary() -> None:
     found = {
         f"{module.relative_to(ROOT)}:{token.start[0]}: {token.string}"
         for module in MODULES
-        for token in tokenize.generate_tokens(io.StringIO(module.read_text()).readline)
+        for token in _tokens(module)
         if token.type == tokenize.NAME
         and AVOIDED.search(re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", " ", token.string))
     }

@@ -84,9 +84,9 @@ def compare_layers(
             continue
         if extends_own:
             final = final or _read_side(merged, _merge(merged.steps[-1]), trees, values)
-            old, new = (
-                _read_side(merged, tree, trees, values) for tree in (step.inherited, _merge(step))
-            )
+            old = _read_side(merged, step.inherited, trees, values)
+            is_last = step is merged.steps[-1]
+            new = final if is_last else _read_side(merged, _merge(step), trees, values)
             yield step, list(_compare(old, new, final, step.layer.source.file))
         else:
             yield step, []

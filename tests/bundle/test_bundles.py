@@ -43,9 +43,10 @@ from policyguard.bundle.pull import Pulled, pull
 POLICY = """
 policyguard: 1
 name: fleet
-extends: [core, base/rules.yaml]
+extends: [base/rules.yaml]
 rules: {no-RULE: {tools: [RULE]}}
 """
+WITH_PACK = POLICY.replace("extends: [", "extends: [core, ")
 BASE = "policyguard: 1\nname: base\nrules: {no-mail: {tools: [mail]}}\n"
 TESTS = """
 policy: ../policy.yaml
@@ -95,9 +96,10 @@ class Team:
         self.file = folder / "fleet.bundle.json"
         self.host = folder / "host"
         self.now = datetime.now(UTC)
+        self.policy = POLICY
 
     def build(self, version: int, rule: str = "deploy", *more: object) -> Path:
-        (self.sources / "policy.yaml").write_text(POLICY.replace("RULE", rule))
+        (self.sources / "policy.yaml").write_text(self.policy.replace("RULE", rule))
         arguments = ["--test", self.sources / "tests", "--version", version, "-o", self.file, *more]
         ok("build", self.sources / "policy.yaml", *arguments)
         return self.file
@@ -121,6 +123,7 @@ def team(tmp_path: Path) -> Team:
 
 
 def test_from_a_policy_to_a_host(team: Team) -> None:
+    team.policy = WITH_PACK
     file = team.build(1)
     said = refused("verify", file, "--key", team.public)
     assert "not signed by a key that is trusted here, but by no key" in said
@@ -315,6 +318,7 @@ def test_files_that_were_changed_on_a_host_are_replaced(team: Team) -> None:
 
 
 def test_a_bundle_made_with_another_pack_is_refused(team: Team) -> None:
+    team.policy = WITH_PACK
     document = json.loads(team.publish(1).read_text())
     manifest = json.loads(document["manifest"])
     name = next(iter(manifest["packs"]))

@@ -57,11 +57,18 @@ patterns: {key: k1, pin: p1}
 """
 
 
+_made: dict[tuple[str, str, tuple[tuple[str, str], ...]], CompiledPolicy] = {}
+
+
 def compiled(text: str, file: Path, environ: dict[str, str] | None = None) -> CompiledPolicy:
-    file.write_text(text)
-    made, found = check_policy(file, environ=environ or {})
-    assert made is not None, found
-    return made
+    """Compile a policy without the cache; the same text and environment once for all tests."""
+    key = (text, str(file.parent) if "extends" in text else "", tuple((environ or {}).items()))
+    if key not in _made:
+        file.write_text(text)
+        made, found = check_policy(file, environ=environ or {})
+        assert made is not None, found
+        _made[key] = made
+    return _made[key]
 
 
 def changes(old: str, new: str, folder: Path) -> list[PolicyChange]:

@@ -241,8 +241,9 @@ class OddList(list):  # type: ignore[type-arg]
     ],
 )
 def test_what_is_too_large_is_not_read(args: dict[str, Any], settings: dict[str, Any]) -> None:
-    with pytest.raises(NotJsonError, match="larger than 1048576 bytes"):
-        fingerprinter_with(depth=64, **settings).fingerprint_call("t", "", args)
+    """Each has more than 2 ** 22 values, of which no more than `size` may be visited."""
+    with pytest.raises(NotJsonError, match="larger than 32768 bytes"):
+        fingerprinter_with(depth=64, size=1 << 15, **settings).fingerprint_call("t", "", args)
 
 
 @pytest.mark.parametrize(

@@ -192,8 +192,9 @@ def _is_monotonic(id_: str, field: FieldPath, old: FieldValues, new: FieldValues
         return not any(fields.keys() & {(other,) for other in others} for fields in (old, new))
 
     if section == "limits" and rest.endswith("/outage"):
-        # An outage that starts earlier may also end earlier.
-        return name not in ("max", "within", "per")
+        # An outage that starts earlier may also end earlier, and one of several tools has them all
+        # refused where a tool that is refused would be one of them.
+        return name not in ("max", "within", "per", "refuse")
     if section == "limits" and rest.endswith("/failures") and name == "effect":
         # A limit that blocks admits probes, one that asks does not.
         return {fields.get(field) or "block" for fields in (old, new)} != {"ask", "block"}

@@ -66,7 +66,10 @@ def _report(folder: Path, files: list[Path], sample: float, labels: Path | None 
     return simulate(job, JobInputs.load(job), lambda *_: None)
 
 
-def test_of_each_agent_and_outcome_some_are_drawn(tmp_path: Path) -> None:
+def test_of_each_agent_and_outcome_some_are_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # which are drawn depends on the names of files as they are given
     sessions = [
         lines(
             f"s{n}",
@@ -76,7 +79,7 @@ def test_of_each_agent_and_outcome_some_are_drawn(tmp_path: Path) -> None:
         )
         for n in range(2000)
     ]
-    figures = _report(tmp_path, [write(tmp_path / "t.jsonl", *sessions)], 0.01)
+    figures = _report(tmp_path, [write(Path("t.jsonl"), *sessions)], 0.01)
     strata = {(one.agent, one.success): (one.sessions, one.drawn) for one in figures.traces.strata}
     assert {key: size for key, (size, _) in strata.items()} == {
         ("often", True): 1760,

@@ -645,7 +645,7 @@ def test_after_a_power_loss_leases_count_in_full(
         with monkeypatch.context() as patch:
             patch.setattr("policyguard.store.quota.sqlite.read_boot_id", lambda: "another")
             late = SqliteStore(path, caps=CAPS, sync=sync)
-        (other,) = open_quotas(late, 1, QuotaSpec(limit=102))
+            (other,) = open_quotas(late, 1, QuotaSpec(limit=102))
         assert drain(late, other) == left
         slots = late.quotas.open(
             QuotaKey("o", "p", "p"), QuotaSpec(limit=1, reserves=True, counts_slots=True)

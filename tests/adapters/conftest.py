@@ -62,6 +62,17 @@ def start_service(tmp_path: Path, policy_file: Path) -> Iterator[StartService]:
         service.stop()
 
 
+@pytest.fixture(scope="module")
+def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """A service for the tests of a module that change nothing in it."""
+    folder = tmp_path_factory.mktemp("shared")
+    policy = folder / "policy.yaml"
+    policy.write_text(POLICY)
+    running = RunningService(folder, str(policy))
+    yield running
+    running.stop()
+
+
 @pytest.fixture
 def service(start_service: StartService) -> RunningService:
     """A service that runs."""

@@ -129,9 +129,9 @@ def test_sub_agents_charge_their_parent(service: RunningService) -> None:
     ],
 )
 def test_bad_requests_are_refused(
-    service: RunningService, body: bytes, status: int, detail: str
+    shared_service: RunningService, body: bytes, status: int, detail: str
 ) -> None:
-    got, _, answer = post(str(service.socket), "/v1/check", body)
+    got, _, answer = post(str(shared_service.socket), "/v1/check", body)
     assert got == status
     assert detail in json.loads(answer)["detail"]
 
@@ -200,12 +200,12 @@ def preview(tool: str = "delete", **fields: Any) -> tuple[bytes, bytes]:
     ],
 )
 def test_a_request_in_pieces_has_the_same_answer(
-    service: RunningService, request_: tuple[bytes, bytes]
+    shared_service: RunningService, request_: tuple[bytes, bytes]
 ) -> None:
     """One that arrives whole takes a shorter way."""
-    service.ask("/v1/sessions", session="s")
+    shared_service.ask("/v1/sessions", session="s")
     head, body = request_
-    with RawConnection(service) as connection:
+    with RawConnection(shared_service) as connection:
         for pieces in ([head + body], [head, body], [head[:20], head[20:] + body[:5], body[5:]]):
             connection.send(*pieces)
         whole, *others = [connection.read() for _ in range(3)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from policyguard.compiler import check_policy
@@ -42,6 +42,9 @@ def core_patterns() -> NamedPatterns:
 
 
 @given(st.lists(st.sampled_from(PARTS), max_size=12).map("".join), st.integers(1, 200))
+@example(
+    "4111 1111 1111 1111AKIA\x1b]0;AKIA\x07[4111 1111 1111 11114111 1111 1111 1111", 52
+)  # the cut ends a number
 def test_no_match_remains(text: str, max_chars: int) -> None:
     redactor = PatternRedactor(PATTERNS, max_chars)
     redacted = redactor.redact(text)

@@ -65,7 +65,8 @@ class PatternRedactor:
             end = max(cut, found[-1].end) if found else cut
             window, rest = window[:end], len(text) - end
         redacted = _replace_all(window, found)
-        for _ in range(_MAX_ROUNDS if found else 0):
+        # The cut may end a word, so that a pattern matches which did not before.
+        for _ in range(_MAX_ROUNDS if found or rest > 0 else 0):
             found = self._find(redacted)
             if not found:
                 break

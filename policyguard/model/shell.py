@@ -81,6 +81,8 @@ class CodeRunner(PolicyStruct, frozen=True, kw_only=True):
     """Whether its first operand is code unless one of `file` is given."""
     file: tuple[str, ...] = ()
     """Options that name a file of code instead."""
+    modules: tuple[str, ...] = ()
+    """Options behind which a program stands with its arguments, as `-m` of python."""
     script: bool = False
     """Whether it runs its input as code if it has no operand."""
     runs_by: tuple[str, ...] = ()
@@ -120,6 +122,12 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     """RE2 that its first operand, if any, must match if it is to change nothing, as for sed."""
     changes: tuple[str, ...] = ()
     """Options and words with which it changes something nevertheless."""
+    same: tuple[tuple[str, ...], ...] = ()
+    """Options that mean the same, as `-f` and `--force`."""
+    text: tuple[str, ...] = ()
+    """Further options whose value is a command text, as `--upload-pack` of git."""
+    runs: str = ""
+    """RE2 in a word, behind which a command text stands, as `^alias[.][^=]+=!` for git."""
 
 
 class Shell(PolicyStruct, frozen=True, kw_only=True):
@@ -130,6 +138,8 @@ class Shell(PolicyStruct, frozen=True, kw_only=True):
     """Names of the arguments of tools that may hold a command text."""
     words: tuple[str, ...] = ()
     """Names of the arguments that may hold a list of words behind that text."""
+    lists: tuple[str, ...] = ()
+    """Names of the arguments that may hold a list of command texts."""
     first_line_tools: tuple[str, ...] = ()
     """Tools of whose command text only the first line is a command: text for a file follows."""
     wrappers: dict[str, Wrapper] = msgspec.field(default_factory=dict)
@@ -141,6 +151,12 @@ class Shell(PolicyStruct, frozen=True, kw_only=True):
     """Programs that print file names and the like, so that their output holds no option."""
     variables: tuple[str, ...] = ()
     """Variables whose value is one word and no option, as HOME."""
+    command_variables: tuple[str, ...] = ()
+    """Variables whose value is a command text, as PAGER."""
+    unlisted_text: tuple[str, ...] = ()
+    """Options whose value may be a command text where no list has the program, as `--command`."""
+    unlisted_after: tuple[str, ...] = ()
+    """Words that a command may follow where no list has the program, as `--`."""
     neutral: tuple[str, ...] = ()
     """Variables that do not change what a program does, as LANG."""
     folders: tuple[str, ...] = ()

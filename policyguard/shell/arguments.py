@@ -75,12 +75,12 @@ def _read_option(word: str, following: str | None, program: Program) -> tuple[Op
     name, equals, value = word.partition("=")
     if equals:
         return Option(name, value, takes_value=True), False
-    if word in program.values:
+    if word in program.values or word in program.text:
         return Option(word, following, takes_value=True), following is not None
     if not word.startswith("--") and not program.long:
         for position in range(1, len(word)):
             flag, rest = f"-{word[position]}", word[position + 1 :]
-            if flag in program.values:
+            if flag in program.values or flag in program.text:
                 if rest:
                     return Option(word, rest, takes_value=True), False
                 return Option(word, following, takes_value=True), following is not None

@@ -12,14 +12,15 @@ _LITERAL = re.compile(
     re.DOTALL,
 )
 _NAME = re.compile(r"\S{1,255}")
-_BETWEEN = re.compile(r"[\s,]*")
+_BETWEEN = re.compile(r"[\s,\[]*")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
 def find_commands(code: str, calls: Mapping[str, str], most: int, depth: int = 3) -> Iterator[str]:
     """Yield texts that `code` may run as commands, at most `most` literals of it.
 
-    Literals that only commas part are also joined, since lists of words are commands as well.
+    Literals that only commas and brackets part are also joined, since lists of words are commands
+    as well.
     Literals that are code are read too, `depth` deep.
     """
     for call, command in calls.items():

@@ -29,7 +29,8 @@ class SimpleCommand(msgspec.Struct, frozen=True):
     """One program with its arguments.
 
     `path` is the program as written, `program` its last part. `sources` are the indices of commands
-    whose output it reads or runs; `wrappers` the programs around it, outermost first.
+    whose output it reads or runs; `wrappers` the programs around it, outermost first. `guessed`:
+    nothing says that the program before it runs it, but it may.
     """
 
     path: str
@@ -39,6 +40,7 @@ class SimpleCommand(msgspec.Struct, frozen=True):
     variables: tuple[str, ...] = ()
     sources: tuple[int, ...] = ()
     wrappers: tuple[str, ...] = ()
+    guessed: bool = False
 
 
 class CommandLine(msgspec.Struct, frozen=True):

@@ -67,9 +67,10 @@ def _read_simple(text: str, reader: ShellReader) -> SimpleCommand:
     line = reader.read(text)
     if line.opaque:
         raise ValueError(f"what the command runs cannot be seen ({line.opaque[0]})")
-    if len(line.commands) != 1:
-        raise ValueError(f"the command runs {len(line.commands)} programs, not one")
-    command = line.commands[0]
+    commands = [command for command in line.commands if not command.guessed]
+    if len(commands) != 1:
+        raise ValueError(f"the command runs {len(commands)} programs, not one")
+    command = commands[0]
     if not command.path or command.variables:
         raise ValueError("the command sets variables")
     if not all(is_static(word) for word in (command.path, *command.arguments)):

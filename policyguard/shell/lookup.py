@@ -1,4 +1,4 @@
-"""Entries of a policy's data by the name of a program."""
+"""Entries of a policy's data by the name of a program, and of its subcommand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Lookup(Generic[T]):
-    """Entries by program, by program and first word (`docker exec`), or by a glob (`python*`)."""
+    """Entries by program, by program and subcommand (`docker compose exec`), or a glob."""
 
     def __init__(self, entries: Mapping[str, T], most: int) -> None:
         """Index `entries`; the answers for at most `most` names are kept."""
@@ -19,20 +19,47 @@ class Lookup(Generic[T]):
         self._kept: dict[str, T | None] = {}
         self._exact = {name: entry for name, entry in entries.items() if "*" not in name}
         self._globs = [(StarGlob(name), entry) for name, entry in entries.items() if "*" in name]
-        self._pairs = {name.partition(" ")[0] for name in entries if " " in name}
+        self._groups = {name.rpartition(" ")[0] for name in entries if " " in name}
+        self._groups |= {name.partition(" ")[0] for name in self._groups}
 
-    def find_for(self, program: str, arguments: Sequence[str]) -> tuple[str, T | None]:
-        """Return the entry of `program`, or of it and its first operand, under its name."""
-        if program in self._pairs:
-            first = next((word for word in arguments if word[:1] != "-"), "")
-            entry = self.find(f"{program} {first}")
-            if entry is not None:
-                return f"{program} {first}", entry
-        return program, self.find(program)
+    def find_for(
+        self, program: str, arguments: Sequence[str]
+    ) -> tuple[str, T | None, Sequence[str]]:
+        """Return the entry of `program` and its subcommand, or else of `program`.
 
-    def may_find_pair(self, program: str, arguments: Sequence[str]) -> bool:
-        """Whether there is an entry of `program` and its first operand."""
-        return program in self._pairs and self.find_for(program, arguments)[1] is not None
+        Before the entry stands its name, behind it the arguments that follow this name.
+        """
+        if program in self._groups:
+            name, behind = self._find_subcommand(program, arguments)
+            if name:
+                return name, self.find(name), behind
+        return program, self.find(program), arguments
+
+    def has_subcommand(self, program: str, arguments: Sequence[str]) -> bool:
+        """Whether there is an entry of `program` and a subcommand that it is given."""
+        return program in self._groups and self._find_subcommand(program, arguments)[0] != ""
+
+    def _find_subcommand(self, group: str, words: Sequence[str]) -> tuple[str, Sequence[str]]:
+        """Return the name of an entry, and the words behind it; `""` if there is none.
+
+        A subcommand is the first operand. One behind an option may be the value of that.
+        """
+        is_option = False
+        for index, word in enumerate(words):
+            if word[:1] == "-":
+                is_option = True
+                continue
+            name, behind = f"{group} {word}", words[index + 1 :]
+            if name in self._groups:
+                longer, rest = self._find_subcommand(name, behind)
+                if longer:
+                    return longer, rest
+            if name in self._exact:
+                return name, behind
+            if not is_option:
+                break
+            is_option = False
+        return "", ()
 
     def find(self, name: str) -> T | None:
         """Return the entry of `name`, or None."""

@@ -64,7 +64,7 @@ def may_match(stage: Stage, read: ReadCommand) -> bool:
     if not (read.is_known or stage.program.may_match(command.program)):
         return False
     return (
-        _match_words(stage.words, read, certain=False)
+        _match_words(stage, read, certain=False)
         and all(_may_have_one(flags, read) for flags in stage.flags)
         and not any(_has(flag, read, certain=True) for flag in stage.without)
         and _match_files(stage, read)
@@ -80,7 +80,7 @@ def must_match(stage: Stage, read: ReadCommand) -> bool:
         and all(any(_has(flag, read, certain=True) for flag in flags) for flags in stage.flags)
         and not (stage.without and _may_have_one(tuple(stage.without), read))
         and not (stage.writes or stage.reads)
-        and _match_words(stage.words, read, certain=True)
+        and _match_words(stage, read, certain=True)
     )
 
 
@@ -89,19 +89,30 @@ def _may_have_one(flags: tuple[Flag, ...], read: ReadCommand) -> bool:
 
 
 def _has(flag: Flag, read: ReadCommand, *, certain: bool) -> bool:
-    name, program = flag.name, read.program
-    options = read.arguments.options
-    if any(_is_option(flag, option, program, certain=certain) for option in options):
+    if _has_spelling(flag, read, certain=certain):
         return True
-    if flag.value is None and not program.long and _CLUSTER.fullmatch(name):
+    if flag.value is None and not read.program.long and _CLUSTER.fullmatch(flag.name):
         return all(
-            any(
-                _is_option(Flag(f"-{letter}", None), item, program, certain=certain)
-                for item in options
-            )
-            for letter in name[1:]
+            _has_spelling(Flag(f"-{letter}", None), read, certain=certain)
+            for letter in flag.name[1:]
         )
     return False
+
+
+def _has_spelling(flag: Flag, read: ReadCommand, *, certain: bool) -> bool:
+    """Whether the command has the option, or one that means the same to its program."""
+    options, program = read.arguments.options, read.program
+    if any(_is_option(flag, option, program, certain=certain) for option in options):
+        return True
+    return any(
+        _is_option(Flag(name, flag.value), option, program, certain=certain)
+        for name in _find_others(flag.name, program)
+        for option in options
+    )
+
+
+def _find_others(name: str, program: Program) -> tuple[str, ...]:
+    return next((names for names in program.same if name in names), ())
 
 
 def _is_option(flag: Flag, option: Option, program: Program, *, certain: bool) -> bool:
@@ -149,16 +160,16 @@ def _may_be(name: str, text: str) -> bool:
     return name.startswith(known[0]) and name.endswith(known[-1])
 
 
-def _match_words(words: list[Word], read: ReadCommand, *, certain: bool) -> bool:
+def _match_words(stage: Stage, read: ReadCommand, *, certain: bool) -> bool:
     """Match the operands from the first on, by the pairs of positions that can be reached."""
-    arguments = read.arguments
+    words, arguments = stage.words, read.arguments
     operands = arguments.operands
     left = [(0, 0)]
     seen = set(left)
     while left:
         i, j = left.pop()
         if i == len(words):
-            if not certain or _is_certain(j, read):
+            if not certain or _is_certain(stage, j, read):
                 return True
             continue
         for step in _steps(words[i], i, j, arguments, certain=certain):
@@ -196,15 +207,25 @@ def _steps(
     return steps
 
 
-def _is_certain(count: int, read: ReadCommand) -> bool:
-    """Whether the first `count` operands are certainly that, and no option before changes them."""
+def _is_certain(stage: Stage, count: int, read: ReadCommand) -> bool:
+    """Whether the first `count` operands are certainly that, and no option before changes them.
+
+    Options that the pattern names do not, nor may their value be meant where it names the value as
+    a word: `python -m pytest`.
+    """
     arguments = read.arguments
-    if any(position < count for position in arguments.doubtful):
+    named = [flag for flags in stage.flags for flag in flags]
+    options = [
+        option.text in read.program.plain
+        or any(_is_option(flag, option, read.program, certain=True) for flag in named)
+        for option in arguments.options
+    ]
+    before = arguments.options_before
+    if any(at < count and not options[before[at] - 1] for at in arguments.doubtful):
         return False
     if not all(is_static(word) for word in arguments.operands[:count]):
         return False
-    before = arguments.options_before[count - 1] if count else 0
-    return all(option.text in read.program.plain for option in arguments.options[:before])
+    return all(options[: before[count - 1] if count else 0])
 
 
 def _match_files(stage: Stage, read: ReadCommand) -> bool:

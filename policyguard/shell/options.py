@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from policyguard.model.shell import CodeRunner, Wrapper
 
 
@@ -109,12 +111,22 @@ class WrapperOptions:
         return 1
 
 
-def read_code_options(
-    runner: CodeRunner, arguments: Sequence[str]
-) -> tuple[list[str], list[str], bool]:
-    """Return the texts of code, the operands, and whether a file of code is given."""
+class CodeOptions(msgspec.Struct):
+    """The options of a program that runs code of another language."""
+
     texts: list[str] = []
-    has_file = False
+    """Code."""
+    operands: list[str] = []
+    has_file: bool = False
+    """Whether a file of code is given."""
+    module: list[str] = []
+    """A program with its arguments, as behind `-m` of python."""
+
+
+def read_code_options(runner: CodeRunner, arguments: Sequence[str]) -> CodeOptions:
+    """Read what a program that runs code is given."""
+    found = CodeOptions()
+    texts = found.texts
     index = 0
     while index < len(arguments):
         word = arguments[index]
@@ -126,20 +138,25 @@ def read_code_options(
         index += 1
         name, equals, value = word.partition("=")
         following = arguments[index] if index < len(arguments) else ""
-        if word.startswith("--"):
+        if word.startswith("--") or word in runner.code:
             if name in runner.code:
                 texts.append(value if equals else following)
                 index += not equals
             elif name in runner.file or name in runner.values:
-                has_file = has_file or name in runner.file
+                found.has_file = found.has_file or name in runner.file
                 index += not equals
             continue
         for position in range(1, len(word)):
             flag, rest = f"-{word[position]}", word[position + 1 :]
+            if flag in runner.modules and not texts:
+                found.module = [*([rest] if rest else ()), *arguments[index:]]
+                found.has_file = True
+                return found
             if flag in runner.code or flag in runner.file or flag in runner.values:
                 if flag in runner.code:
                     texts.append(rest or following)
-                has_file = has_file or flag in runner.file
+                found.has_file = found.has_file or flag in runner.file
                 index += not rest
                 break
-    return texts, list(arguments[index:]), has_file
+    found.operands = list(arguments[index:])
+    return found

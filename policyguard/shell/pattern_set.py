@@ -175,6 +175,7 @@ class CommandPatterns:
         commands = [
             ReadCommand(command, self._reader.programs)
             for command in self._reader.read(text).commands
+            if not command.guessed
         ]
         return any(
             any(must_match(pattern.stages[0], read) for read in commands)
@@ -193,7 +194,9 @@ class CommandPatterns:
         except KeyError:
             pass
         line = self._reader.read(text)
-        covered = not line.opaque and all(self._covers(command) for command in line.commands)
+        covered = not line.opaque and all(
+            command.guessed or self._covers(command) for command in line.commands
+        )
         if len(text) <= self._max_chars:
             self._keep(self._covered, text, covered)
         return covered
@@ -213,6 +216,8 @@ class CommandPatterns:
             return True
         wrappers = self._reader.wrappers
         around = [wrappers.find(name) for name in command.wrappers]
+        if around and around[-1] is None:
+            return True  # `pip` in `python -m pip`: who lets python run lets it run this
         if not all(wrapper is not None and wrapper.harmless for wrapper in around):
             return False
         own = wrappers.find(command.program)

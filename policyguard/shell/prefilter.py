@@ -66,6 +66,9 @@ def _find_hiding(facts: Shell) -> list[str]:
     writers = [name for name, program in facts.programs.items() if program.writes or program.saves]
     calls = [re.escape(call) for _, runner in code for call in runner.calls]
     parts = [_HIDING, *calls]
+    # `python -mpip` has the name of a program within a word.
+    modules = {option for _, runner in code for option in runner.modules}
+    parts += [rf"\s{re.escape(option)}\w" for option in sorted(modules)]
     if always:
         parts.append(_names(always))
     if fed:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from policyguard.model.shell import Shell
 from policyguard.shell.command_line import CommandLine, SimpleCommand
 from policyguard.shell.lookup import Lookup
+from policyguard.shell.option_texts import OptionTexts
 from policyguard.shell.plain import PlainCommand, split_plain
 from policyguard.shell.variables import ASSIGNING
 from policyguard.shell.words import is_static
@@ -25,7 +26,9 @@ class ShellReader:
         self.wrappers = Lookup(facts.wrappers, facts.bounds.texts)
         self.code = Lookup(facts.code, facts.bounds.texts)
         self.programs = Lookup(facts.programs, facts.bounds.texts)
+        self.option_texts = OptionTexts(facts, self.programs)
         self.names = frozenset(facts.names)
+        self.command_variables = frozenset(facts.command_variables)
         self.variables = frozenset(facts.variables)
         self.neutral = frozenset(facts.neutral)
         self.folders = frozenset(facts.folders)
@@ -76,8 +79,9 @@ class ShellReader:
                     self._run_no_other.clear()
                 self._run_no_other[program] = answer
         return answer and not (
-            self.wrappers.may_find_pair(program, arguments)
-            or self.code.may_find_pair(program, arguments)
+            self.wrappers.has_subcommand(program, arguments)
+            or self.code.has_subcommand(program, arguments)
+            or self.option_texts.may_be_in(program, arguments)
         )
 
     def runs_as_written(self, command: SimpleCommand) -> bool:

@@ -1,6 +1,7 @@
 """Rewrites a text where the grammar of bash misreads it, so that both read the same.
 
 - Here-documents with more of a line behind them are errors to the grammar: they are lifted out.
+- It takes the descriptor of `0< file` for a word: it is left out.
 - `` `a` `b` `` on one line is one substitution to it: backquotes become `$(…)`.
 - It ends a word at a continued line, and takes a line that begins with an escape for a part of the
   line before: continued lines are joined, and such an escape becomes a quoted character.
@@ -16,7 +17,7 @@ MARK = "\x04"
 
 _STOPS = re.compile(
     r"""\\. | ' | " | ` | \$?\(\( | \)\) | \$\{ | \} | \$?\( | \) | [\w$]\[ | \]"""
-    r"""| <<< | <<-?[ \t]* | \n | (?:(?<=[\s;&|()<>])|^)\#""",
+    r"""| <<< | <<-?[ \t]* | (?<=\s)0(?=<) | \n | (?:(?<=[\s;&|()<>])|^)\#""",
     re.VERBOSE | re.DOTALL,
 )
 _DELIMITER = re.compile(r"""(?:\\.|'[^']*'|"(?:[^"\\]|\\.)*"|[^\s;&|<>()'"\\])+""", re.DOTALL)
@@ -39,7 +40,12 @@ def lift(text: str) -> tuple[str, list[HereDocument]]:
     Each is replaced by a redirection from a file whose name is `MARK` and its index. A document
     without its last line reaches to the end of the text, as in bash.
     """
-    if "<<" not in text and "`" not in text and not ("\n" in text and "\\" in text):
+    if (
+        "<<" not in text
+        and "`" not in text
+        and "0<" not in text
+        and not ("\n" in text and "\\" in text)
+    ):
         return text, []
     documents: list[HereDocument] = []
     return _Rewriter(text, documents).rewrite(), documents
@@ -90,6 +96,9 @@ class _Rewriter:
             self._position = start + 1
         elif mark == "'":
             self._skip_quoted(start)
+        elif mark == "0":
+            if inner not in ("${", "((", "["):
+                self._replace(start, "")
         elif mark in ("((", "("):
             self._open.append(mark)
         elif mark[-1] == "[":

@@ -310,6 +310,7 @@ class Statements:
                     name, equals, value = word.partition("=")  # `export "name=value"`
                     if equals and name.isidentifier():
                         self.variables.assign(name, value)
+                        self._wrapped.assign(name, value)
                         names += (name,)
         name = words[0]
         return [self.add(SimpleCommand(name, name, tuple(words[1:]), tail.redirects, names))]
@@ -371,6 +372,7 @@ class Statements:
             value = read_raw(self, children[2], quoted=False)
             value = "".join(finish(value.replace("{", "\ue000"), self.bounds.words))
             self.variables.assign(name, value, append=children[1].type == "+=")
+            self._wrapped.assign(name, value)
         return (name,)
 
     def text(self, node: Node) -> str:

@@ -132,13 +132,12 @@ def _find_own_paths(command: SimpleCommand, reader: ShellReader) -> Iterator[str
 
 def _find_wrapper_values(command: SimpleCommand, reader: ShellReader) -> Iterator[str]:
     """Yield the paths in the options of a wrapper: `--env-file .env`, `-v /srv:/data`."""
-    name, wrapper = reader.wrappers.find_for(command.program, command.arguments)
+    arguments = command.arguments
+    _, wrapper, words = reader.wrappers.find_for(command.program, arguments)
     if wrapper is None or wrapper.names:
         return
-    words = list(command.arguments)
-    if " " in name:
-        words.remove(name.partition(" ")[2])
-    for word in words[: WrapperOptions(wrapper).read(words)]:
+    before = arguments[: len(arguments) - len(words)]
+    for word in (*before, *words[: WrapperOptions(wrapper).read(words)]):
         value = word.partition("=")[2] if word[:1] == "-" else word.partition(":")[0]
         if value and _is_path(value) and not _SPACE.search(value):
             yield value

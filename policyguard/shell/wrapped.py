@@ -103,22 +103,52 @@ class Wrapped:
             reading.variables.positional = None
         if program in READERS or (program == "printf" and "-v" in arguments):
             reading.variables.forget(word for word in arguments if word.isidentifier())
-        name, wrapper = self._wrappers.find_for(program, arguments)
+        known = self._programs.find(program)
+        if known is not None:
+            for text in reading.reader.option_texts.find(known, arguments):
+                self._run_visible(text, guessed=False)
+        name, wrapper, behind = self._wrappers.find_for(program, arguments)
         if wrapper is not None:
-            return [index, *self._unwrap(wrapper, name, index, given)]
-        _, runner = self._code.find_for(program, arguments)
+            return [index, *self._unwrap(wrapper, name, [*behind], index, given)]
+        _, runner, _ = self._code.find_for(program, arguments)
         if runner is not None and runner.hidden:
             reading.add_unknown("commands of another shell", sources)
         elif runner is not None:
             self._read_code(runner, index, given)
+        elif known is None:
+            for found in reading.reader.option_texts.guess(arguments):
+                self._run_visible(found, guessed=True, around=(*around, program))
         return [index]
 
-    def _unwrap(self, wrapper: Wrapper, name: str, index: int, given: Input) -> list[int]:
+    def assign(self, name: str, value: str) -> None:
+        """Add what a variable makes a program run, such as PAGER."""
+        if name in self._reading.reader.command_variables:
+            self._run_visible(value, guessed=False)
+
+    def _run_visible(
+        self, found: str | list[str], *, guessed: bool, around: tuple[str, ...] = ()
+    ) -> None:
+        """Add what is run beside a command, as far as it is written out."""
+        reading = self._reading
+        before, count = dict(reading.opaque), len(reading.commands)
+        if isinstance(found, str):
+            self._run_text(found, Input())
+        else:
+            self.add(found, Input(), (), (), around)
+        reading.opaque = before
+        reading.commands[count:] = [
+            # Its place is kept: others are named by theirs.
+            SimpleCommand("", "", (), wrappers=item.wrappers)
+            if item.path == MANY
+            else msgspec.structs.replace(item, guessed=item.guessed or guessed)
+            for item in reading.commands[count:]
+        ]
+
+    def _unwrap(
+        self, wrapper: Wrapper, name: str, arguments: list[str], index: int, given: Input
+    ) -> list[int]:
         command = self._reading.commands[index]
         around = (*command.wrappers, command.program)
-        arguments = list(command.arguments)
-        if " " in name:
-            arguments.remove(name.partition(" ")[2])
         if wrapper.after and not (wrapper.joins and set(wrapper.after).isdisjoint(arguments)):
             return self._run_after(wrapper, arguments, given, command, around)
         options = WrapperOptions(wrapper)
@@ -150,6 +180,7 @@ class Wrapped:
         names: list[str] = []
         while wrapper.assignments and rest and (match := _ASSIGNMENT.match(rest[0])):
             names.append(match[1])
+            self.assign(match[1], rest[0][match.end() :])
             rest = rest[1:]
         if not rest:
             return self._run_script([], options, index, given) if wrapper.starts_shell else []
@@ -262,10 +293,14 @@ class Wrapped:
     def _read_code(self, runner: CodeRunner, index: int, given: Input) -> None:
         """Read the commands that code of another language names in its texts."""
         command = self._reading.commands[index]
-        texts, operands, has_file = read_code_options(runner, command.arguments)
-        if runner.operand and not has_file and operands:
+        options = read_code_options(runner, command.arguments)
+        texts, operands = options.texts, options.operands
+        if options.module:
+            around = (*command.wrappers, command.program)
+            self.add(options.module, given, (), command.variables, around)
+        if runner.operand and not options.has_file and operands:
             texts = [*texts, operands.pop(0)]
-        has_file = has_file or bool(operands and operands[0] != "-")
+        has_file = options.has_file or bool(operands and operands[0] != "-")
         from_input = runner.script and not texts and not has_file
         if from_input:
             if given.text is not None:

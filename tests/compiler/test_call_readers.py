@@ -88,3 +88,21 @@ def test_words_of_a_command_that_is_no_text(value, command):
 )
 def test_words_beside_a_command(args, command):
     assert command_reader(("command",), ("args", "argv"))(args) == command
+
+
+@pytest.mark.parametrize(
+    ("args", "command"),
+    [
+        ({"commands": ["ls", "rm 'x y'"]}, "ls\nrm 'x y'"),
+        ({"command": "cd a", "commands": ["ls"]}, "cd a\nls"),
+        ({"commands": [{"keystrokes": "rm x\n", "wait": 1}]}, "rm x\n\n1"),
+        ({"commands": [["rm", "a b"], ["ls"]]}, "rm 'a b'\nrm a b\nls"),
+        ({"commands": '["ls", "rm x"]'}, "ls\nrm x"),
+        ({"commands": "rm x"}, "rm x"),
+        ({"commands": "[ -f x ] && rm x"}, "[ -f x ] && rm x"),
+        ({"commands": [None, "", 3]}, "3"),
+        ({"commands": {"a": "rm x"}}, "rm x"),
+    ],
+)
+def test_lists_of_commands(args, command):
+    assert command_reader(("command",), (), ("commands",))(args) == command

@@ -15,14 +15,18 @@ _TEXT_OPTIONS = (["-c"], ["-lc"])
 """Behind these, the last word is a text for a shell, and no tool takes it apart."""
 
 
-def command_reader(names: tuple[str, ...], word_lists: tuple[str, ...] = ()) -> ArgumentReader:
-    """Return a reader of the shell command in these arguments; `word_lists` may hold its words.
+def command_reader(
+    names: tuple[str, ...], word_lists: tuple[str, ...] = (), command_lists: tuple[str, ...] = ()
+) -> ArgumentReader:
+    """Return a reader of the shell command in these arguments.
 
-    Several commands are one per line, in the order of `names`: only the server knows which it runs.
-    So are the ways to run a list of words, in which numbers, nested lists and objects are words.
+    `word_lists` may hold words behind it, `command_lists` several commands. These are one per line,
+    in the order of the names: only the server knows which it runs. So are the ways to run a list of
+    words, in which numbers, nested lists and objects are words.
     """
     find_values = _argument_finder(names)
-    lists_of_words = frozenset(word_lists)
+    find_lists = _argument_finder(command_lists)
+    lists_of_words = frozenset((*word_lists, *command_lists))
     plain_names = frozenset(names) if not any("." in name for name in names) else frozenset()
 
     def derive(args: dict[str, Any]) -> str:
@@ -44,6 +48,11 @@ def command_reader(names: tuple[str, ...], word_lists: tuple[str, ...] = ()) -> 
                 if isinstance(args.get(name), list):  # `{command: rm, args: [-rf, x]}`
                     texts = _join_words([*_read_texts(args[name])])
                     commands += [f"{value} {text}" for text in texts if text]
+        for value in find_lists(args):
+            parsed = _parse_json(value) if isinstance(value, str) else value
+            for item in parsed if isinstance(parsed, list) else [value]:
+                texts = [*_read_texts(item)]
+                commands += _join_words(texts) if isinstance(item, list) else texts
         return "\n".join(command for command in commands if command and not command.isspace())
 
     return derive

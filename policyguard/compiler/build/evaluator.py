@@ -172,7 +172,9 @@ def _targets_reader(policy: Policy, reads: frozenset[str]) -> Any:
 def _field_readers(policy: Policy, reads: frozenset[str]) -> dict[str, call_readers.ArgumentReader]:
     readers = {
         "command": call_readers.command_reader(
-            policy.classify.shell.arguments, policy.classify.shell.words
+            policy.classify.shell.arguments,
+            policy.classify.shell.words,
+            policy.classify.shell.lists,
         ),
         "strings": call_readers.read_strings,
         "text": call_readers.read_text,

@@ -108,7 +108,7 @@ class GrantPatterns:
 
     def _read_command(self, args: dict[str, Any]) -> str:
         shell = self._classify.shell
-        command: str = command_reader(shell.arguments, shell.words)(args)
+        command: str = command_reader(shell.arguments, shell.words, shell.lists)(args)
         return command
 
     def _find_folder(self, args: dict[str, Any], cwd: str) -> str:

@@ -114,6 +114,7 @@ def _check_arguments(context: LintContext) -> Iterator[Finding]:
     for path, names in (
         (("targets",), classify.targets),
         (("shell", "arguments"), classify.shell.arguments),
+        (("shell", "lists"), classify.shell.lists),
         (("fingerprint", "ignore"), fingerprint.ignore),
         (("fingerprint", "fold"), fingerprint.fold),
     ):

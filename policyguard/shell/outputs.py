@@ -52,6 +52,8 @@ class Outputs:
             if not words and _PRINTF.fullmatch(form):
                 return form.replace("\\n", "\n")
             return None
+        if command.path == "pwd" and not arguments:
+            return ".\n"
         if command.program == "cat" and not arguments:
             return self.inputs.get(index)
         return None

@@ -93,6 +93,8 @@ class Variables:
             return ANY
         if name == "HOME":
             return "~"
+        if name == "PWD":
+            return "."
         if name in self._plain:
             return ANY
         if quoted and not (name.isdigit() or name in "@*"):

@@ -95,6 +95,7 @@ EXPRESSIONS = {
     "x.split(y)": list,
     "x.runs('rm -r')": bool,
     "x.only_runs(['ls'])": bool,
+    "x.paths('rm -r')": list,
     "x.opaque()": bool,
     "x.read_only()": bool,
     "x.sql()": list,
@@ -102,7 +103,7 @@ EXPRESSIONS = {
 }
 TOTAL = frozenset(
     ("x.trim()", "x.lowerAscii()", "x.split(',')", "x.runs('rm -r')", "x.only_runs(['ls'])")
-) | {"x.opaque()", "x.read_only()"}
+) | {"x.opaque()", "x.read_only()", "x.paths('rm -r')"}
 """Those that have a value for every text."""
 
 

@@ -75,6 +75,7 @@ class ShellCommands:
                 check_pattern,
                 requires_literal=False,
             ),
+            Function("paths", STRING, (STRING,), list_of(STRING), self._find_paths, self._prepare),
             Function("opaque", STRING, (), BOOL, self._is_opaque),
         )
 
@@ -93,6 +94,14 @@ class ShellCommands:
         if not all(isinstance(pattern, str) for pattern in patterns):
             raise TypeError
         return self.compile_patterns(patterns).covers(command)
+
+    def _find_paths(self, command: str, patterns: CommandPatterns) -> list[str]:
+        from policyguard.shell.command_line import GLOB
+        from policyguard.shell.touched import find_paths_of, normalize
+
+        chosen = patterns.find_commands(command)
+        found = find_paths_of(command, self.read(command), self.reader, chosen) if chosen else ()
+        return list(dict.fromkeys(normalize(path).replace(GLOB, "*") for path in found))
 
     def _is_opaque(self, command: str) -> bool:
         return bool(self.read(command).opaque)

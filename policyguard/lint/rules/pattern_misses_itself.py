@@ -22,7 +22,7 @@ from policyguard.compiler.check.content_selectors import iter_content_selectors
 from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.diagnostic import Span, quote_text
 
-_FUNCTIONS = ("runs", "only_runs")
+_FUNCTIONS = ("runs", "only_runs", "paths")
 
 
 def check(context: LintContext) -> Iterator[Finding]:

@@ -120,9 +120,9 @@ def test_sub_agents_charge_their_parent(service: RunningService) -> None:
     ("body", "status", "detail"),
     [
         (b"{", 400, "truncated"),
-        (b'{"session": 1}', 400, "$.session"),
-        (b'{"session": "s", "tool": "t", "arguments": {}}', 400, "arguments"),
-        (b'{"session": "s", "tool": "t", "args": []}', 400, "$.args"),
+        (b'{"session": 1}', 400, "`session` must be a text, not an integer"),
+        (b'{"session": "s", "tool": "t", "arguments": {}}', 400, "did you mean `args`?"),
+        (b'{"session": "s", "tool": "t", "args": []}', 400, "`args` must be an object, not a list"),
         (b'{"session": "s", "tool": "t", "call": "c1"}', 400, "c1"),
         (b'{"session": "s", "tool": "t", "args": {"x": 1e999}}', 400, "out of range"),
         (b'{"session": "s", "tool": "t", "args": %b' % (b'{"x": ' * 50_000), 400, "recursion"),

@@ -13,7 +13,8 @@ from policyguard.adapters.client.connection import ask, serve_command
 from policyguard.adapters.client.location import locate_socket
 from policyguard.adapters.hooks.answer import HookAnswer, refuse
 from policyguard.adapters.hooks.hosts import HOSTS, answer_hook
-from policyguard.adapters.service.handlers import OPERATIONS, describe_problem
+from policyguard.adapters.service.handlers import OPERATIONS
+from policyguard.adapters.service.problems import describe_problem
 from policyguard.adapters.sessions import ServedSessions
 from policyguard.guard.guard import Guard
 from policyguard.model.diagnostic import PolicyError
@@ -75,7 +76,7 @@ def request(
     except PolicyError:
         raise
     except Exception as error:  # noqa: BLE001 - as the service answers
-        problem = describe_problem(error)
+        problem = describe_problem(error, operation.request)
         return problem.status, msgspec.json.encode(problem)
 
 

@@ -25,10 +25,11 @@ from starlette.types import Receive, Scope, Send
 from policyguard.adapters.hooks.answer import HookAnswer
 from policyguard.adapters.hooks.hosts import HOSTS, answer_hook
 from policyguard.adapters.request_body import BodyError, read_body
-from policyguard.adapters.service.handlers import OPERATIONS, Operation, describe_problem
+from policyguard.adapters.service.handlers import OPERATIONS, Operation
 from policyguard.adapters.service.metrics import Metrics
 from policyguard.adapters.service.observer import ServiceObserver
 from policyguard.adapters.service.openapi import describe_api
+from policyguard.adapters.service.problems import describe_problem
 from policyguard.adapters.service.protocol import (
     CheckRequest,
     ConsoleAnswer,
@@ -272,7 +273,7 @@ class ServiceApp:
         if isinstance(error, BodyError):
             problem = Problem(title=error.title, status=error.status, detail=error.detail)
         else:
-            problem = describe_problem(error)
+            problem = describe_problem(error, operation.request)
         if problem.status == 500:
             log_failure(f"a request to {operation.path} failed")
         return Answer(problem.status, _PROBLEM, self._encoder.encode(problem))

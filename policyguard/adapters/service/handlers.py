@@ -27,7 +27,6 @@ from policyguard.adapters.service.protocol import (
     MarkRequest,
     OfferRequest,
     OutcomeAnswer,
-    Problem,
     RecordAnswer,
     RecordRequest,
     RevokeAnswer,
@@ -43,10 +42,8 @@ from policyguard.adapters.sessions import (
 from policyguard.adapters.waiting import holding
 from policyguard.guard.approvals.questions import find_asked
 from policyguard.guard.session import Session
-from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision
-from policyguard.model.errors import ClosedError, SessionLimitError, UnknownCallError
-from policyguard.store.errors import SessionBusyError, StoreError
+from policyguard.model.errors import UnknownCallError
 
 
 def check(sessions: ServedSessions, request: CheckRequest) -> CheckAnswer:
@@ -296,26 +293,3 @@ OPERATIONS = (
     Operation("/v1/end", SessionRequest, Done, end),
     Operation("/v1/revoke", RevokeRequest, RevokeAnswer, revoke, session_bound=False),
 )
-
-
-_STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
-    (UnknownCallError, 404, "unknown call"),
-    (SessionBusyError, 409, "session in use elsewhere"),
-    (ClosedError, 409, "session or service closed"),
-    (SessionLimitError, 503, "too many sessions"),
-    (StoreError, 503, "store not usable"),
-    (JournalError, 503, "journal not usable"),
-    (KeyError, 400, "invalid request"),
-    (TypeError, 400, "invalid request"),
-    (ValueError, 400, "invalid request"),
-    (RecursionError, 400, "invalid request"),
-)
-
-
-def describe_problem(error: Exception) -> Problem:
-    """Return what an error of an operation means to the program that asked."""
-    for kind, status, title in _STATUSES:
-        if isinstance(error, kind):
-            detail = error.args[0] if isinstance(error, KeyError) else error
-            return Problem(title=title, status=status, detail=str(detail))
-    return Problem(title="internal error", status=500, detail=f"{type(error).__name__}: {error}")

@@ -29,7 +29,7 @@ from policyguard.adapters.request_body import BodyError, read_body
 from policyguard.adapters.service import handlers
 from policyguard.adapters.service.console import views
 from policyguard.adapters.service.console.feed import ConsoleFeed
-from policyguard.adapters.service.handlers import describe_problem
+from policyguard.adapters.service.problems import describe_problem
 from policyguard.adapters.service.protocol import ApproveRequest, DenyRequest, RevokeRequest
 from policyguard.compiler import CompiledPolicy, compile_policy
 from policyguard.journal.errors import JournalError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from policyguard.model.shell import Program
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, Arguments, Option, read_arguments
@@ -213,11 +214,18 @@ def _is_certain(stage: Stage, count: int, read: ReadCommand) -> bool:
     Options that the pattern names do not, nor may their value be meant where it names the value as
     a word: `python -m pytest`.
     """
-    arguments = read.arguments
+    arguments, program = read.arguments, read.program
     named = [flag for flags in stage.flags for flag in flags]
+    names = _find_names(named, program)
     options = [
-        option.text in read.program.plain
-        or any(_is_option(flag, option, read.program, certain=True) for flag in named)
+        option.text in program.plain
+        or option.text in names
+        or (
+            not program.long
+            and _CLUSTER.fullmatch(option.text)
+            and names.issuperset(f"-{letter}" for letter in option.text[1:])
+        )
+        or any(flag.value and _is_option(flag, option, program, certain=True) for flag in named)
         for option in arguments.options
     ]
     before = arguments.options_before
@@ -226,6 +234,15 @@ def _is_certain(stage: Stage, count: int, read: ReadCommand) -> bool:
     if not all(is_static(word) for word in arguments.operands[:count]):
         return False
     return all(options[: before[count - 1] if count else 0])
+
+
+def _find_names(flags: Sequence[Flag], program: Program) -> set[str]:
+    """Return the spellings of options without a value, clusters by their letters too."""
+    names = {flag.name for flag in flags if flag.value is None}
+    if not program.long:
+        clusters = [name for name in names if _CLUSTER.fullmatch(name)]
+        names.update(f"-{letter}" for name in clusters for letter in name[1:])
+    return names.union(*(_find_others(name, program) for name in names))
 
 
 def _match_files(stage: Stage, read: ReadCommand) -> bool:

@@ -162,6 +162,7 @@ def _covers(interval: tuple[float, float], truth: float) -> bool:
     return interval[0] <= truth <= interval[1]
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_share_of_all_sessions() -> None:
     order = random.Random(1)  # noqa: S311 - a fixed one
     hits = {
@@ -185,6 +186,7 @@ def test_intervals_cover_the_share_of_all_sessions() -> None:
     assert pooled < 0.8 * _DRAWS, "as if it were not stratified: what is rare counts too much"
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_share_of_such_sessions() -> None:
     order = random.Random(2)  # noqa: S311 - a fixed one
     sizes = {agent: size for agent, (size, _) in _STRATA.items()}

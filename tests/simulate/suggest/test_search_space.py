@@ -16,6 +16,7 @@ from policyguard.simulate.suggest.search_space import (
     covers_entry,
     pack_options,
 )
+from tests.examples import some
 from tests.simulate.recording import policy
 
 CALLS = {"session": [5, 7, 9, 30], "turn": [5, 7, 9, 20]}
@@ -105,7 +106,10 @@ def test_packed_options_are_a_policy_with_all_of_them_under_their_ids(pack: str)
     assert not left
 
 
-@pytest.mark.parametrize("pack", ["core", "strict", "loop-brake", "sentinel", "reasoning-loop"])
+PACKS = ["core", "strict", "loop-brake", "sentinel", "reasoning-loop"]
+
+
+@pytest.mark.parametrize("pack", some(PACKS, 3))
 def test_every_setting_compiles_and_lints_clean(tmp_path: Path, pack: str) -> None:
     before = {found.message for found in lint_paths([_written(tmp_path, pack, {})]).diagnostics}
     turned = _axes(pack).values()

@@ -71,6 +71,7 @@ def test_a_limit_is_tightened_as_far_as_the_runs_allow(tmp_path: Path) -> None:
     assert "repeat: {max: 3, window: all, same: call}" in suggestion.yaml
 
 
+@pytest.mark.slow
 def test_options_side_by_side_refuse_what_each_refuses_alone(tmp_path: Path) -> None:
     good, bad = [2, 3, 4, 5, 6] * 8, [5, 9, 14, 20] * 5
     trace = _runs(tmp_path / "t.jsonl", good, bad)
@@ -112,7 +113,9 @@ budgets: {reads: {calls: 12, tools: [read]}}
     assert Sweep(axes, base, frozenset(range(len(base)))).run(replay_few).masks == explored.masks
 
 
-@pytest.mark.parametrize("hidden", [False, True], ids=["whole", "redacted"])
+@pytest.mark.parametrize(
+    "hidden", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["whole", "redacted"]
+)
 def test_candidates_side_by_side_are_what_they_are_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: bool
 ) -> None:

@@ -66,17 +66,20 @@ class ReplayedPolicy:
 def find_shared_entries(compiled: CompiledPolicy) -> tuple[str, ...]:
     """Return the ids of entries through which one session's calls affect another's.
 
-    These are budgets and learning with a scope of agent, user, project or global. Without any,
-    each session can be replayed on its own, together with its sub-agents.
+    These are budgets, marks and learning with a scope of agent, user, project or global. Without
+    any, each session can be replayed on its own, together with its sub-agents.
     """
     budgets = [
         f"budgets/{budget.id}"
         for budget in compiled.policy.budgets
         if budget.per.scope not in _ISOLATED_SCOPES
     ]
+    marks = [
+        f"marks/{mark.id}" for mark in compiled.policy.marks if mark.per not in _ISOLATED_SCOPES
+    ]
     learned = [
         learn_id(entry.name)
         for entry in compiled.learning.values()
         if entry.scope not in _ISOLATED_SCOPES
     ]
-    return (*budgets, *learned)
+    return (*budgets, *marks, *learned)

@@ -109,6 +109,24 @@ def _two(open_guard: Open) -> list[tuple[Guard, str]]:
     return [(open_guard(), "one"), (open_guard(), "two")]
 
 
+@pytest.mark.parametrize("length", [250, 9000])
+def test_names_may_be_odd_and_long(open_guard: Open, length: int) -> None:
+    odd = "".join(chr(0x4E00 + number * 7919 % 20_000) for number in range(length))
+    names = odd, odd[:-1], "x\x00y", "a'\"%s", "l\udc80", "a\x1fwrote", ""
+    guards = open_guard(), open_guard()
+    for number, name in enumerate(names):
+        one, two = (
+            guard.session(f"{number} of {place}", agent=name, project=name)
+            for place, guard in enumerate(guards)
+        )
+        assert run(two, "merge")
+        assert not run(two, "ship")
+        assert run(one, "write")
+        assert run(one, "test")
+        assert not run(two, "merge")
+        assert run(two, "ship")
+
+
 def test_nothing_is_set_that_was_cleared_elsewhere_meanwhile(open_guard: Open) -> None:
     one, two = (guard.session(id_, agent="a", project="p") for guard, id_ in _two(open_guard))
     run(two, "read", path="/x")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from policyguard.evaluator.mark_state import MarkKeys, MarkState, is_alive
-from policyguard.evaluator.mark_tables import LocalMarks, MarkTable, MarkUpdate, Place
+from policyguard.evaluator.mark_state import MarkKeys, MarkState
+from policyguard.evaluator.mark_tables import UNNAMED, LocalMarks, MarkTable, MarkUpdate, Place
 from policyguard.evaluator.marks import ANY_KEY, CompiledMark
 from policyguard.model.event import MarkChange
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 RUN_SCOPES = ("turn", "session")
 """The scopes that end with a run: a session and its sub-agents."""
+SHARED_SCOPES = ("agent", "project")
 
 
 class MarkStates:
@@ -24,7 +25,7 @@ class MarkStates:
     Marks per turn or session are those of a run: sub-agents share them. Those per agent or project
     are in the table `shared`, which may be several processes'. `rebuilt` names the session that is
     rebuilt from its journal: this concerns its own marks alone, as those of others are in their
-    journals. At most `max_scopes` agents and projects are kept in memory.
+    journals. At most `max_scopes` agents or projects are kept of a mark.
     """
 
     __slots__ = ("_runs", "marks", "max_scopes", "rebuilt", "shared", "to_keys")
@@ -63,11 +64,7 @@ class MarkStates:
         """Whether a mark is set, or has a key, at `at` (ns)."""
         mark = self.marks[name]
         state = self._find(session, mark)
-        if state is None or not state.keys:
-            return False
-        if mark.within is None:
-            return True
-        return any(is_alive(set_at, mark.within, at) for set_at in reversed(state.keys.values()))
+        return state is not None and state.is_set(mark, at)
 
     def list_set(self, session: SessionState, at: int | None) -> list[str]:
         """Return the marks that are set, or have a key, at `at` (ns), in order of their names."""
@@ -196,6 +193,10 @@ class MarkStates:
         if session.parent is None:
             for scope in RUN_SCOPES:
                 self._runs.forget((scope, session.id))
+        if isinstance(self.shared, LocalMarks):
+            for scope in SHARED_SCOPES:
+                if session.mark_scopes[scope].startswith(UNNAMED):
+                    self.shared.forget((scope, session.mark_scopes[scope]))
 
     def _is_foreign(self, session: SessionState, mark: CompiledMark) -> bool:
         """Whether the session is rebuilt and the mark not of its run alone."""

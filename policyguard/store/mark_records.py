@@ -22,6 +22,9 @@ _decoder = msgspec.msgpack.Decoder(MarkState)
 _INDEXED_CHARACTERS = 256
 """The longest part of a name in an id: PostgreSQL indexes no text of more than some 2,700 bytes."""
 
+FALLEN = "\x1e"
+"""Instead of an owner: the record of all that have fallen out. No name is like it."""
+
 
 def mark_id(place: Place, mark: str) -> str:
     """Return the id of a mark's record; neither scopes nor marks have the separator.

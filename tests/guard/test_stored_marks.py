@@ -45,7 +45,7 @@ rules:
   deploy: {tools: [deploy], unless: mark.fresh}
   pack: {tools: [pack], unless: mark.built}
 """
-CAPS = Caps(constraints=9, grants=9, marks=99, evidence=9, anchors=99)
+CAPS = Caps(constraints=9, grants=9, evidence=9, anchors=99)
 HOUR = 3600 * 10**9
 
 Open = Callable[[], Guard]
@@ -468,6 +468,68 @@ def test_what_is_set_already_is_not_written_again(policy: Path) -> None:
     run(two, "rebase")
     one.record(writing, result="done")
     assert not run(two, "merge")
+
+
+@pytest.fixture(params=["memory", "store"])
+def open_few(request: pytest.FixtureRequest, policy: Path, tmp_path: Path) -> Open:
+    """Open guards that keep a mark of four agents and projects: one, or several on a store."""
+    policy.write_text(POLICY + "bounds: {budget_keys: 4}\n")
+    if request.param == "store":
+        return lambda: Guard.load(policy, store=tmp_path / "state" / "store.db")
+    alone = Guard.load(policy)
+    return lambda: alone
+
+
+def _of(guard: Guard, name: str) -> Session:
+    return guard.session(name, agent=name, project=name)
+
+
+def test_agents_without_end_open_no_way_to_another(open_few: Open) -> None:
+    guard = open_few()
+    for name in ("writer", "clean"):
+        run(_of(guard, name), "write")
+        run(_of(guard, name), "test")
+    run(_of(guard, "clean"), "rebase")
+    for number in range(9):
+        run(_of(guard, f"flood {number}"), "write")
+        run(_of(guard, f"flood {number}"), "test")
+    for session in (_of(guard, "writer"), _of(open_few(), "new")):
+        assert not session.check("merge", {}).allowed, "perhaps it has fallen out"
+        assert not session.check("ship", {}).allowed
+        assert run(session, "rebase")
+        assert run(session, "merge")
+        for number in range(9):
+            run(_of(guard, f"flood {number}"), "write")
+        assert run(session, "merge"), "those that are set tell nothing any more"
+
+
+def test_agents_of_which_nothing_is_set_fall_out_first(open_few: Open) -> None:
+    guard = open_few()
+    run(_of(guard, "writer"), "write")
+    run(_of(guard, "writer"), "test")
+    for number in range(9):
+        session = _of(guard, f"flood {number}")
+        run(session, "write")
+        run(session, "rebase")
+        session.mark("read", "/x")
+        run(session, "edit", path="/x")
+    assert not _of(guard, "writer").check("merge", {}).allowed
+    assert _of(guard, "writer").check("ship", {}).allowed
+    assert _of(guard, "new").check("merge", {}).allowed
+
+
+def test_what_was_cleared_for_one_that_fell_out_is_not_set_by_an_older_call(open_few: Open) -> None:
+    guard, other = open_few(), open_few()
+    session, editor = _of(guard, "p"), other.session("editor", project="p")
+    session.mark("read", "/x")
+    begun = session.check("test", {})
+    run(editor, "edit", path="/x")
+    for number in range(9):
+        run(_of(other, f"flood {number}"), "test")
+    session.record(begun, result="passed")
+    assert not session.check("ship", {}).allowed
+    assert run(session, "test")
+    assert run(session, "ship")
 
 
 STEPS = st.lists(

@@ -73,8 +73,9 @@ class MarkStates:
     def admit(self, attempt: Attempt) -> None:
         """Clear what an admitted call clears; note what was cleared before it."""
         session = attempt.session
+        taken = attempt.cleared_keys if self.rebuilt else ()  # in the store, as its journal says
         if attempt.cleared:
-            attempt.cleared_keys = self._find_closing(session, attempt.cleared)
+            attempt.cleared_keys = (*taken, *self._find_closing(session, attempt.cleared))
             self.change(session, attempt.cleared, (), None)
         is_own = not self.rebuilt or session.mark_scopes["session"] == self.rebuilt
         # What others have cleared since is not in the journal of a sub-agent, nor of a session.
@@ -92,8 +93,30 @@ class MarkStates:
         """
         if not self.shared.is_stored:
             return 0
-        own = {one.mark for one in attempt.cleared if self._is_shared(one.mark)}
-        return attempt.shared_clearings + len(own)
+        return attempt.shared_clearings + self._count_shared(attempt)
+
+    def find_taken(self, attempt: Attempt) -> tuple[MarkChange, ...]:
+        """Return what a call has cleared in the store that comes back if it does not run."""
+        if not (self.shared.is_stored and attempt.cleared_keys):
+            return ()
+        return tuple([one for one, _ in attempt.cleared_keys if self._is_shared(one.mark)])
+
+    def repeat_clearings(self, session: SessionState) -> bool:
+        """Clear what calls in flight clear in the store and it does not know of; return whether.
+
+        The process died before that was stored, but the calls may run: their admissions are in the
+        journal. What doubt sets stays.
+        """
+        repeated = []
+        for attempt in session.in_flight.values():
+            before = attempt.shared_clearings - self._count_shared(attempt)
+            for one in self.find_cleared_again(attempt):
+                if self._is_shared(one.mark):
+                    state = self._find(session, self.marks[one.mark])
+                    if state is None or not state.is_overtaken(one.key, before):
+                        repeated.append(one)
+        self.change(session, repeated, (), None)
+        return bool(repeated)
 
     def complete(self, attempt: Attempt, changes: Iterable[MarkChange]) -> None:
         """Clear again what the call clears, unless doubt sets it; set what its result sets."""
@@ -123,7 +146,9 @@ class MarkStates:
         found: dict[MarkChange, int | None] = {}
         for change in changes:
             mark = self.marks.get(change.mark)
-            state = self._find(session, mark) if mark is not None and mark.sets_on_error else None
+            if mark is None or not mark.sets_on_error or self._is_foreign(session, mark):
+                continue
+            state = self._find(session, mark)
             for key, set_at in state.keys.items() if state is not None else ():
                 if change.key in ("", key):
                     found[MarkChange(change.mark, key)] = set_at
@@ -203,6 +228,10 @@ class MarkStates:
         return self.rebuilt != "" and not (
             mark.scope in RUN_SCOPES and session.mark_scopes[mark.scope] == self.rebuilt
         )
+
+    def _count_shared(self, attempt: Attempt) -> int:
+        """Return how many marks of agents and projects a call clears."""
+        return len({one.mark for one in attempt.cleared if self._is_shared(one.mark)})
 
     def _is_shared(self, name: str) -> bool:
         return name in self.marks and self.marks[name].scope not in RUN_SCOPES

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -214,6 +216,66 @@ def test_a_call_that_did_not_run_gives_back_what_it_cleared(open_guard: Open) ->
     assert two.preview("merge", {}).allowed
     one.release(rebasing)
     assert not run(two, "merge")
+
+
+def test_what_it_cleared_comes_back_though_another_process_releases_it(open_guard: Open) -> None:
+    def step(tool: str, *, release: bool = False) -> bool:
+        with open_guard() as guard:
+            decision = guard.session("s", agent="a").check(tool, {})
+        with open_guard() as guard:
+            session = guard.session("s", agent="a")
+            if decision.allowed and release:
+                session.release(decision.id)
+            elif decision.allowed:
+                session.record(decision.id, result="done")
+        return decision.allowed
+
+    assert step("rebase", release=True)
+    assert step("merge"), "it had cleared nothing"
+    assert step("write")
+    assert step("rebase", release=True)
+    assert not step("merge")
+    assert step("rebase")
+    assert step("merge")
+
+
+DIES = """
+import os, sys
+from policyguard import Guard
+
+guard = Guard.load(sys.argv[1], store=sys.argv[2])
+session = guard.session("s", agent="a", project="p")
+for tool in ("write", "test", "read"):
+    session.record(session.check(tool, {"path": "/x"}), result="done")
+session.record(session.check("build", {}), result="done")
+guard._stored_marks._records.update = lambda *_: os._exit(9)
+session.check(sys.argv[3], {"path": "/x"}, call="h1")
+"""
+"""A process that is killed when it has written an admission, and not what this clears."""
+
+
+@pytest.mark.parametrize("tool", ["edit", "rebase"])
+def test_what_a_process_could_not_store_is_cleared_once_its_session_goes_on(
+    policy: Path, tmp_path: Path, tool: str
+) -> None:
+    path = tmp_path / "state" / "store.db"
+    died = subprocess.run([sys.executable, "-c", DIES, policy, path, tool], check=False)
+    assert died.returncode == 9
+    with Guard.load(policy, store=path) as guard, Guard.load(policy, store=path) as other:
+        session = guard.session("s", agent="a", project="p")
+        beside = other.session("t", agent="a", project="p")
+        assert [*session.in_flight] == ["h1"]
+        for one in (session, beside):
+            assert one.preview("ship", {}).allowed is (tool == "rebase")
+            assert one.preview("edit", {"path": "/x"}).allowed is (tool == "rebase")
+            assert not one.preview("merge", {}).allowed
+        version = guard._stored_marks._records.version()
+        session.close()
+        session = guard.session("s", agent="a", project="p")
+        assert guard._stored_marks._records.version() == version, "it is known by now"
+        assert run(beside, "test")
+        session.record("h1", result="done")
+        assert beside.preview("ship", {}).allowed is (tool == "rebase")
 
 
 def test_too_many_keys_fall_out_for_all(open_guard: Open) -> None:

@@ -262,12 +262,14 @@ def _doubtful_state(mark: CompiledMark, cleared: int) -> MarkState:
 
 
 def _fits(state: MarkState, mark: CompiledMark) -> bool:
-    """Whether only keys are set that the mark can have."""
-    return "" not in state.keys if mark.is_keyed else not state.keys or [*state.keys] == [""]
+    """Whether only keys are set that the mark can have, and not too many."""
+    if not mark.is_keyed:
+        return not state.keys or [*state.keys] == [""]
+    return "" not in state.keys and (mark.sets_on_error or len(state.keys) <= mark.keep)
 
 
 def _fit(state: MarkState, mark: CompiledMark) -> MarkState:
-    """Leave out what was set when the mark had keys and has none now, or had none.
+    """Leave out what was set when the mark had keys and has none now, or had none, or kept more.
 
     Where doubt sets the mark, it is set instead, with every key.
     """
@@ -276,4 +278,6 @@ def _fit(state: MarkState, mark: CompiledMark) -> MarkState:
         times = [at for key, at in state.keys.items() if key not in kept]
         latest = None if None in times else max(at for at in times if at is not None)
         kept[ANY_KEY if mark.is_keyed else ""] = latest
+    else:
+        kept = dict([*kept.items()][-mark.keep :])
     return MarkState(kept, state.cleared, state.cleared_keys)

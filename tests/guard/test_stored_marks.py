@@ -516,6 +516,23 @@ def test_a_mark_of_another_form_is_as_its_doubt_says(tmp_path: Path, doubt: str)
             assert session.preview(tool, {"id": "y"}).allowed
 
 
+@pytest.mark.parametrize("doubt", ["unset", "set"])
+def test_a_mark_that_keeps_fewer_keys_now_forgets_the_oldest(tmp_path: Path, doubt: str) -> None:
+    file, store = tmp_path / "policy.yaml", tmp_path / "state" / "store.db"
+    text = POLICY.replace("keep: 3", f"keep: 9\n    on_error: {doubt}")
+    file.write_text(text)
+    with Guard.load(file, store=store) as guard:
+        for path in "abcdef":
+            guard.session("s", project="p").mark("read", path)
+    file.write_text(text.replace("keep: 9", "keep: 2"))
+    with Guard.load(file, store=store) as guard:
+        session = guard.session("t", project="p")
+        for again in ("abcdef", "bcdefg"):
+            allowed = [path for path in again if session.preview("edit", {"path": path}).allowed]
+            assert allowed == list(again[-2:] if doubt == "unset" else again)
+            session.mark("read", "g")
+
+
 def test_what_is_set_already_is_not_written_again(policy: Path) -> None:
     store = MemoryStore(caps=CAPS)
     one, two = (

@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from policyguard.evaluator.mark_state import MarkKeys, MarkState
 from policyguard.evaluator.mark_tables import UNNAMED, LocalMarks, MarkTable, MarkUpdate, Place
-from policyguard.evaluator.marks import ANY_KEY, CompiledMark
+from policyguard.evaluator.marks import ANY_KEY, RUN_SCOPES, SHARED_SCOPES, CompiledMark
 from policyguard.model.event import MarkChange
 
 if TYPE_CHECKING:
     from policyguard.evaluator.attempt import Attempt
     from policyguard.evaluator.session_state import SessionState
-
-RUN_SCOPES = ("turn", "session")
-"""The scopes that end with a run: a session and its sub-agents."""
-SHARED_SCOPES = ("agent", "project")
 
 
 class MarkStates:
@@ -46,15 +42,20 @@ class MarkStates:
     @property
     def has_shared(self) -> bool:
         """Whether there are marks per agent or project."""
-        return any(map(self._is_shared, self.marks))
+        return any(mark.is_shared for mark in self.marks.values())
 
     def read(self, session: SessionState, at: int | None) -> dict[str, Any]:
         """Return the variable `mark` at `at` (ns): a map that finds each mark at its first use."""
         return _MarkValues(self, session, at)
 
     def value(self, session: SessionState, name: str, at: int | None) -> Any:
-        """Return a mark as expressions see it. `KeyError` for an unknown one."""
+        """Return a mark as expressions see it. `KeyError` for an unknown one.
+
+        Raises what `MarkTable.require_current` raises.
+        """
         mark = self.marks[name]
+        if mark.is_shared:
+            self.shared.require_current()
         if not mark.is_keyed:
             return self.is_set(session, name, at)
         keys = MarkKeys(mark, self._find(session, mark), at)
@@ -234,13 +235,13 @@ class MarkStates:
         return len({one.mark for one in attempt.cleared if self._is_shared(one.mark)})
 
     def _is_shared(self, name: str) -> bool:
-        return name in self.marks and self.marks[name].scope not in RUN_SCOPES
+        return name in self.marks and self.marks[name].is_shared
 
     def _find(self, session: SessionState, mark: CompiledMark) -> MarkState | None:
         return self._table(mark).find(_place(session, mark), mark)
 
     def _table(self, mark: CompiledMark) -> MarkTable:
-        return self._runs if mark.scope in RUN_SCOPES else self.shared
+        return self.shared if mark.is_shared else self._runs
 
 
 def _place(session: SessionState, mark: CompiledMark) -> Place:
@@ -249,7 +250,7 @@ def _place(session: SessionState, mark: CompiledMark) -> Place:
 
 def _clearings(attempt: Attempt, mark: CompiledMark) -> int:
     """Return how often marks had been cleared when a call was admitted."""
-    return attempt.clearings if mark.scope in RUN_SCOPES else attempt.shared_clearings
+    return attempt.shared_clearings if mark.is_shared else attempt.clearings
 
 
 class _MarkValues(dict[str, Any]):

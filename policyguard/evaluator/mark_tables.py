@@ -49,6 +49,9 @@ class MarkTable(Protocol):
     def is_stored(self) -> bool:
         """Whether clearings have the same numbers in all processes."""
 
+    def require_current(self) -> None:
+        """Raise an error if a call is decided and what others have changed is not known."""
+
     def find(self, place: Place, mark: CompiledMark) -> MarkState | None:
         """Return a mark's state; None if it was never set or cleared."""
 
@@ -69,6 +72,9 @@ class LocalMarks:
         self._max_places = max_places
         self._states: dict[str, dict[Place, MarkState]] = {}
         self._fallen: dict[str, MarkState] = {}
+
+    def require_current(self) -> None:
+        """See `MarkTable`. There are no others."""
 
     def find(self, place: Place, mark: CompiledMark) -> MarkState | None:
         """See `MarkTable`."""

@@ -7,20 +7,24 @@ sets no mark that was cleared elsewhere since its admission.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from policyguard.evaluator.mark_state import MarkState
 from policyguard.evaluator.mark_tables import MarkUpdate, Place, choose_fallen
-from policyguard.evaluator.marks import ANY_KEY, CompiledMark
+from policyguard.evaluator.marks import ANY_KEY, CompiledMark, MarkEvents
 from policyguard.guard.clock import RESOLUTION, SteadyClock
 from policyguard.guard.host_log import warn
 from policyguard.model.event import MarkChange
 from policyguard.store.errors import StoreError
 from policyguard.store.mark_records import FALLEN, decode_mark, mark_id, to_record
 from policyguard.store.protocol import RevocableRecord, Store
+
+if TYPE_CHECKING:
+    from policyguard.evaluator.attempt import Attempt
 
 _DROPPED_SHARE = 16
 """One of so many records of a mark is dropped beside those that are too many."""
@@ -33,7 +37,8 @@ class StoredMarks:
     to, which may be undone with a transaction of its own. At most `max_places` wait for that, and
     of each mark so many records are kept, as `LocalMarks` keeps places. `taken` are the keys, with
     their times (ns), that the latest save cleared of marks which doubt sets: others may have set
-    them since the call was decided.
+    them since the call was decided. Of the updates that wait, the first `_waiting` did so before
+    the latest call was decided.
     """
 
     is_stored = True
@@ -56,7 +61,9 @@ class StoredMarks:
         self._places: dict[tuple[str, str], dict[str, None]] = {}
         self._forged: dict[str, int] = {}
         self._unsaved: list[tuple[MarkUpdate, bool]] = []
+        self._waiting = 0
         self._is_outdated = False
+        self.missed: StoreError | None = None
         self.taken: dict[MarkChange, int | None] = {}
         self.clearings = 0
         self.poll()
@@ -76,9 +83,36 @@ class StoredMarks:
         self.clearings = changes.version
         self._is_outdated = False
 
+    def poll_for(self, events: MarkEvents | None) -> None:
+        """Do as `poll` does for a call that may be these events.
+
+        If it is none of such a mark, the `StoreError` is kept as `missed`, for when it reads one.
+        """
+        self.missed = None
+        self._waiting = len(self._unsaved)
+        try:
+            self.poll()
+        except StoreError as error:
+            if events is not None and events.are_shared:
+                raise
+            self.missed = error
+
+    def require_current(self) -> None:
+        """See `MarkTable`. Raises what `poll_for` has kept."""
+        if self.missed is not None:
+            raise self.missed
+
+    def save_cleared(self, attempt: Attempt) -> None:
+        """Write what an admission has cleared: others may count on it else. Raises `StoreError`."""
+        if not any(mark.is_shared for mark in self._find_marks(attempt.cleared)):
+            return
+        attempt.shared_clearings = max(attempt.shared_clearings, self.save())
+        if self.taken:  # comes back if the call does not run
+            attempt.cleared_keys = (*{**dict(attempt.cleared_keys), **self.taken}.items(),)
+
     def withdraw(self) -> None:
-        """Leave out what waits: what a call would have cleared that does not run."""
-        self._unsaved.clear()
+        """Leave out what the latest call would have cleared: it does not run."""
+        del self._unsaved[self._waiting :]
         self._is_outdated = True
 
     def save(self) -> int:
@@ -89,7 +123,7 @@ class StoredMarks:
             update, is_known = self._unsaved[0]
             if not is_known or self._records.version() != self.clearings:
                 number = self._write(update)
-            del self._unsaved[0]
+            self._remove_first()
         return number
 
     def try_save(self) -> StoreError | None:
@@ -120,13 +154,20 @@ class StoredMarks:
                 f"a change of mark `{lost}` is lost to other processes: the store is away, and "
                 f"{self._max_places} changes wait for it (`bounds.budget_keys`)"
             )
-            del self._unsaved[0]
+            self._remove_first()
         id_ = mark_id(update.place, update.mark.name)
         found = self.find(update.place, update.mark)
         state = MarkState() if found is None else found.copy()
         self._unsaved.append((update, _is_known(state, update)))
         _apply(update, state, self.clearings + 1)
         self._keep(id_, (update.place[0], update.mark.name), state)
+
+    def _remove_first(self) -> None:
+        del self._unsaved[0]
+        self._waiting = max(0, self._waiting - 1)
+
+    def _find_marks(self, changes: Iterable[MarkChange]) -> Iterator[CompiledMark]:
+        return (self._marks[one.mark] for one in changes if one.mark in self._marks)
 
     def _write(self, update: MarkUpdate) -> int:
         version, state = 0, MarkState()

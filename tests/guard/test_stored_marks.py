@@ -22,6 +22,7 @@ from policyguard.store.errors import StoreError
 from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import Caps
 from policyguard.store.sqlite.store import SqliteStore
+from tests.guard.test_write_errors import full_disk
 from tests.store.postgres_server import Server, postgres
 
 __all__ = ["postgres"]
@@ -418,6 +419,66 @@ def test_what_a_locked_store_did_not_take_waits_for_it(policy: Path, tmp_path: P
         assert run(one, "ship")
         assert run(two, "ship")
         assert run(two, "deploy")
+
+
+def test_calls_that_read_and_change_no_such_mark_run_while_the_store_is_locked(
+    policy: Path, tmp_path: Path
+) -> None:
+    store = SqliteStore(tmp_path / "state" / "store.db", caps=CAPS, timeout=0.1)
+    with Guard.load(policy, store=store) as guard:
+        session = guard.session("s", agent="a", project="p")
+        assert run(session, "test")
+        assert run(session, "ship")
+        writing = session.check("write", {})
+        begun = session.check("list", {})
+        lock = _lock(store.path)
+        assert session.record(writing, result="done").errors, "so something waits to be written"
+        session.record(begun, result="done")
+        assert session.check("list", {}).allowed
+        for tool in ("write", "merge", "ship", "edit"):
+            decision = session.check(tool, {"path": "/x"})
+            assert not decision.allowed, tool
+            assert "locked" in decision.errors[0].error
+            assert session.preview("list", {}).allowed
+        lock.execute("ROLLBACK")
+        lock.close()
+        assert run(session, "write")
+        assert not run(session, "merge")
+
+
+def test_a_call_that_cannot_be_written_leaves_what_waits_for_the_store(
+    policy: Path, tmp_path: Path
+) -> None:
+    store = SqliteStore(tmp_path / "state" / "store.db", caps=CAPS, timeout=0.1)
+    with Guard.load(policy, store=store) as guard:
+        session = guard.session("s", agent="a", project="p")
+        writing = session.check("write", {})
+        lock = _lock(store.path)
+        session.record(writing, result="done")
+        with full_disk():
+            assert not session.check("list", {}).allowed
+        lock.execute("ROLLBACK")
+        lock.close()
+        assert not run(session, "merge")
+
+
+def test_a_result_counts_with_what_is_known_while_the_store_is_away(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        POLICY.replace("{tools: [build]}, clear", "{tools: [build], when: mark.tested}, clear")
+    )
+    store = SqliteStore(tmp_path / "state" / "store.db", caps=CAPS, timeout=0.1)
+    with Guard.load(file, store=store) as guard:
+        session = guard.session("s", agent="a", project="p")
+        run(session, "test")
+        building, writing = session.check("build", {}), session.check("write", {})
+        lock = _lock(store.path)
+        session.record(writing, result="done")
+        assert session.check("list", {}).allowed  # which has seen that the store is away
+        assert session.record(building, result="done").outcome.ok
+        lock.execute("ROLLBACK")
+        lock.close()
+        assert run(session, "pack")
 
 
 def test_a_call_does_not_run_whose_clearing_is_not_stored(policy: Path, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ with Guard.load("policy.yaml") as guard:
         "from policyguard.store.sqlite.store import SqliteStore; SqliteStore('s.db', caps=None)",
         "from policyguard import Guard; from policyguard.store.memory.store import MemoryStore; "
         "from policyguard.store.protocol import Caps; "
-        "store = MemoryStore(caps=Caps(constraints=1, grants=1, marks=1, evidence=1, anchors=1)); "
+        "store = MemoryStore(caps=Caps(constraints=1, grants=1, evidence=1, anchors=1)); "
         "Guard.load('core', store=store, journal='journal', cache=False)",
     ],
 )

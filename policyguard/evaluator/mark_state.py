@@ -50,6 +50,26 @@ class MarkState(msgspec.Struct, eq=False):
         """Whether a key was cleared after clearing `since`."""
         return max(self.cleared, self.cleared_keys.get(key, 0)) > since
 
+    def copy(self) -> MarkState:
+        """Return a state that is changed apart from this one."""
+        return MarkState(dict(self.keys), self.cleared, dict(self.cleared_keys))
+
+    def is_set(self, mark: CompiledMark, at: int | None) -> bool:
+        """Whether a key is set at `at` (ns)."""
+        return any(is_alive(set_at, mark.within, at) for set_at in reversed(self.keys.values()))
+
+    def absorb(self, mark: CompiledMark, fallen: MarkState) -> None:
+        """Note what was known of a scope whose own state is dropped.
+
+        This state then stands for all scopes without one: perhaps each was cleared as late, and
+        where doubt sets the mark, each is set as long.
+        """
+        self.cleared = max(self.cleared, fallen.cleared, *fallen.cleared_keys.values())
+        if mark.sets_on_error and fallen.keys:
+            times = fallen.keys.values()
+            latest = max(at for at in times if at is not None) if None not in times else None
+            _set_key(self.keys, ANY_KEY if mark.is_keyed else "", latest, keep_later=True)
+
     def _set(self, mark: CompiledMark, key: str, at: int | None) -> None:
         """Set a key. Of too many the least recently set falls out.
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from policyguard.evaluator.mark_state import MarkKeys, MarkState, is_alive
-from policyguard.evaluator.mark_tables import LocalMarks, MarkTable, MarkUpdate, Place
-from policyguard.evaluator.marks import ANY_KEY, CompiledMark
+from policyguard.evaluator.mark_state import MarkKeys, MarkState
+from policyguard.evaluator.mark_tables import UNNAMED, LocalMarks, MarkTable, MarkUpdate, Place
+from policyguard.evaluator.marks import ANY_KEY, RUN_SCOPES, SHARED_SCOPES, CompiledMark
 from policyguard.model.event import MarkChange
 
 if TYPE_CHECKING:
     from policyguard.evaluator.attempt import Attempt
     from policyguard.evaluator.session_state import SessionState
-
-RUN_SCOPES = ("turn", "session")
-"""The scopes that end with a run: a session and its sub-agents."""
 
 
 class MarkStates:
@@ -24,7 +21,7 @@ class MarkStates:
     Marks per turn or session are those of a run: sub-agents share them. Those per agent or project
     are in the table `shared`, which may be several processes'. `rebuilt` names the session that is
     rebuilt from its journal: this concerns its own marks alone, as those of others are in their
-    journals. At most `max_scopes` agents and projects are kept in memory.
+    journals. At most `max_scopes` agents or projects are kept of a mark.
     """
 
     __slots__ = ("_runs", "marks", "max_scopes", "rebuilt", "shared", "to_keys")
@@ -45,15 +42,20 @@ class MarkStates:
     @property
     def has_shared(self) -> bool:
         """Whether there are marks per agent or project."""
-        return any(map(self._is_shared, self.marks))
+        return any(mark.is_shared for mark in self.marks.values())
 
     def read(self, session: SessionState, at: int | None) -> dict[str, Any]:
         """Return the variable `mark` at `at` (ns): a map that finds each mark at its first use."""
         return _MarkValues(self, session, at)
 
     def value(self, session: SessionState, name: str, at: int | None) -> Any:
-        """Return a mark as expressions see it. `KeyError` for an unknown one."""
+        """Return a mark as expressions see it. `KeyError` for an unknown one.
+
+        Raises what `MarkTable.require_current` raises.
+        """
         mark = self.marks[name]
+        if mark.is_shared:
+            self.shared.require_current()
         if not mark.is_keyed:
             return self.is_set(session, name, at)
         keys = MarkKeys(mark, self._find(session, mark), at)
@@ -63,11 +65,7 @@ class MarkStates:
         """Whether a mark is set, or has a key, at `at` (ns)."""
         mark = self.marks[name]
         state = self._find(session, mark)
-        if state is None or not state.keys:
-            return False
-        if mark.within is None:
-            return True
-        return any(is_alive(set_at, mark.within, at) for set_at in reversed(state.keys.values()))
+        return state is not None and state.is_set(mark, at)
 
     def list_set(self, session: SessionState, at: int | None) -> list[str]:
         """Return the marks that are set, or have a key, at `at` (ns), in order of their names."""
@@ -76,8 +74,9 @@ class MarkStates:
     def admit(self, attempt: Attempt) -> None:
         """Clear what an admitted call clears; note what was cleared before it."""
         session = attempt.session
+        taken = attempt.cleared_keys if self.rebuilt else ()  # in the store, as its journal says
         if attempt.cleared:
-            attempt.cleared_keys = self._find_closing(session, attempt.cleared)
+            attempt.cleared_keys = (*taken, *self._find_closing(session, attempt.cleared))
             self.change(session, attempt.cleared, (), None)
         is_own = not self.rebuilt or session.mark_scopes["session"] == self.rebuilt
         # What others have cleared since is not in the journal of a sub-agent, nor of a session.
@@ -95,8 +94,30 @@ class MarkStates:
         """
         if not self.shared.is_stored:
             return 0
-        own = {one.mark for one in attempt.cleared if self._is_shared(one.mark)}
-        return attempt.shared_clearings + len(own)
+        return attempt.shared_clearings + self._count_shared(attempt)
+
+    def find_taken(self, attempt: Attempt) -> tuple[MarkChange, ...]:
+        """Return what a call has cleared in the store that comes back if it does not run."""
+        if not (self.shared.is_stored and attempt.cleared_keys):
+            return ()
+        return tuple([one for one, _ in attempt.cleared_keys if self._is_shared(one.mark)])
+
+    def repeat_clearings(self, session: SessionState) -> bool:
+        """Clear what calls in flight clear in the store and it does not know of; return whether.
+
+        The process died before that was stored, but the calls may run: their admissions are in the
+        journal. What doubt sets stays.
+        """
+        repeated = []
+        for attempt in session.in_flight.values():
+            before = attempt.shared_clearings - self._count_shared(attempt)
+            for one in self.find_cleared_again(attempt):
+                if self._is_shared(one.mark):
+                    state = self._find(session, self.marks[one.mark])
+                    if state is None or not state.is_overtaken(one.key, before):
+                        repeated.append(one)
+        self.change(session, repeated, (), None)
+        return bool(repeated)
 
     def complete(self, attempt: Attempt, changes: Iterable[MarkChange]) -> None:
         """Clear again what the call clears, unless doubt sets it; set what its result sets."""
@@ -126,7 +147,9 @@ class MarkStates:
         found: dict[MarkChange, int | None] = {}
         for change in changes:
             mark = self.marks.get(change.mark)
-            state = self._find(session, mark) if mark is not None and mark.sets_on_error else None
+            if mark is None or not mark.sets_on_error or self._is_foreign(session, mark):
+                continue
+            state = self._find(session, mark)
             for key, set_at in state.keys.items() if state is not None else ():
                 if change.key in ("", key):
                     found[MarkChange(change.mark, key)] = set_at
@@ -196,6 +219,10 @@ class MarkStates:
         if session.parent is None:
             for scope in RUN_SCOPES:
                 self._runs.forget((scope, session.id))
+        if isinstance(self.shared, LocalMarks):
+            for scope in SHARED_SCOPES:
+                if session.mark_scopes[scope].startswith(UNNAMED):
+                    self.shared.forget((scope, session.mark_scopes[scope]))
 
     def _is_foreign(self, session: SessionState, mark: CompiledMark) -> bool:
         """Whether the session is rebuilt and the mark not of its run alone."""
@@ -203,14 +230,18 @@ class MarkStates:
             mark.scope in RUN_SCOPES and session.mark_scopes[mark.scope] == self.rebuilt
         )
 
+    def _count_shared(self, attempt: Attempt) -> int:
+        """Return how many marks of agents and projects a call clears."""
+        return len({one.mark for one in attempt.cleared if self._is_shared(one.mark)})
+
     def _is_shared(self, name: str) -> bool:
-        return name in self.marks and self.marks[name].scope not in RUN_SCOPES
+        return name in self.marks and self.marks[name].is_shared
 
     def _find(self, session: SessionState, mark: CompiledMark) -> MarkState | None:
         return self._table(mark).find(_place(session, mark), mark)
 
     def _table(self, mark: CompiledMark) -> MarkTable:
-        return self._runs if mark.scope in RUN_SCOPES else self.shared
+        return self.shared if mark.is_shared else self._runs
 
 
 def _place(session: SessionState, mark: CompiledMark) -> Place:
@@ -219,7 +250,7 @@ def _place(session: SessionState, mark: CompiledMark) -> Place:
 
 def _clearings(attempt: Attempt, mark: CompiledMark) -> int:
     """Return how often marks had been cleared when a call was admitted."""
-    return attempt.clearings if mark.scope in RUN_SCOPES else attempt.shared_clearings
+    return attempt.shared_clearings if mark.is_shared else attempt.clearings
 
 
 class _MarkValues(dict[str, Any]):

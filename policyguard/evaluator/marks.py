@@ -20,6 +20,10 @@ from policyguard.model.event import MarkChange
 if TYPE_CHECKING:
     from policyguard.evaluator.attempt import Attempt
 
+RUN_SCOPES = ("turn", "session")
+"""The scopes that end with a run: a session and its sub-agents."""
+SHARED_SCOPES = ("agent", "project")
+
 ANY_KEY = "*"
 """Stands for a key that could not be computed, and so for every key."""
 
@@ -44,6 +48,11 @@ class CompiledMark(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     def id(self) -> str:
         """The id of the entry."""
         return f"marks/{self.name}"
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it is one of an agent or a project."""
+        return self.scope in SHARED_SCOPES
 
     def digests(self, value: object) -> tuple[str, ...]:
         """Return the fingerprints of keys, each once. `ExpressionError` for what is no key."""
@@ -142,6 +151,11 @@ class MarkEvents(msgspec.Struct, frozen=True, eq=False):
 
     setting: tuple[CompiledMarkEvent, ...]
     clearing: tuple[CompiledMarkEvent, ...]
+
+    @property
+    def are_shared(self) -> bool:
+        """Whether one is of a mark of an agent or a project."""
+        return any(one.mark.is_shared for one in (*self.setting, *self.clearing))
 
     def find_cleared(self, attempt: Attempt) -> tuple[MarkChange, ...]:
         """Return what an admission of the call clears."""

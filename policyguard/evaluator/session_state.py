@@ -15,6 +15,7 @@ from policyguard.evaluator.limits.escalation import RefusedAttempts
 from policyguard.evaluator.limits.refusals import RefusalsChecker
 from policyguard.evaluator.limits.state_changes import StateChanges
 from policyguard.evaluator.mark_states import MarkStates
+from policyguard.evaluator.mark_tables import UNNAMED
 from policyguard.evaluator.offered_tools import OfferedTools
 from policyguard.evaluator.plan import BoundPlan, Plan
 from policyguard.evaluator.tolerant_calls import TolerantCalls
@@ -141,7 +142,7 @@ class SessionState:
         self.usage_keys: dict[tuple[str, str], None] = {}
         self.turn_usage_keys: dict[tuple[str, str], None] = {}
         self.batch_usage_keys: dict[tuple[str, str], None] = {}
-        unnamed = f"\x1d{event.session}" if isolated else ""
+        unnamed = f"{UNNAMED}{event.session}" if isolated else ""
         self.scope_keys = {
             "agent": event.agent or unnamed,
             "user": event.user or unnamed,

@@ -73,6 +73,7 @@ def restore_attempt(session: SessionState, event: Admitted | Refused, plan: Plan
         attempt.charges = event.charges
         attempt.cleared = event.cleared
         attempt.shared_clearings = event.clearings
+        attempt.cleared_keys = tuple([(change, event.at) for change in event.taken])
     return attempt
 
 

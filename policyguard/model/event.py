@@ -141,7 +141,8 @@ class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
     `pins` says in which ways the tool is not as it was pinned, each in words.
     `keys` holds the keys of limits that compare by another one than the fingerprint, `probes` the
     constraints it tests, `radius` the schedule it is under, `cleared` the marks it clears,
-    `clearings` the number of the last clearing of marks in the store that came before it.
+    `clearings` the number of the last clearing of marks in the store that came before it, `taken`
+    what it has cleared there that comes back if it does not run.
     `violations` are the entries that fired without refusing it, `effect` the strongest of their
     effects; `would` those in observe mode. `grants` are those that lifted what would have asked,
     `waived` has, by violation, the exception that waived it.
@@ -156,6 +157,7 @@ class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
     violations: tuple[str, ...] = ()
     cleared: tuple[MarkChange, ...] = ()
     clearings: int = 0
+    taken: tuple[MarkChange, ...] = ()
     grants: tuple[str, ...] = ()
     waived: dict[str, str] = {}
 

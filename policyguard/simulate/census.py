@@ -13,7 +13,7 @@ from policyguard.simulate.line_shard import LineShard
 from policyguard.simulate.sampling import SessionNumbers
 from policyguard.simulate.strata import Strata
 from policyguard.traces import Item, Reader, Skipped, TraceFile
-from policyguard.traces.interleaving import InterleavedFiles
+from policyguard.traces.interleaving import FileEnded, InterleavedFiles
 from policyguard.traces.session_trees import SessionTree
 
 _MAX_OPEN = 100_000
@@ -85,6 +85,7 @@ class Census:
             if root is None:
                 root = self._begin(item, path())
             if isinstance(item, SessionEnded):
+                self.events -= item.__class__ is FileEnded
                 del self._open[item.session]
                 if root.id == item.session:
                     root.success = root.success if item.success is None else item.success

@@ -19,7 +19,7 @@ from policyguard.simulate.sampling import Draw
 from policyguard.simulate.tally import ReportSize
 from policyguard.traces import Reader, TraceFile
 from policyguard.traces.containers.row_filter import Rows
-from policyguard.traces.session_trees import SessionTree, find_session_trees
+from policyguard.traces.session_trees import SessionTree, find_session_trees, join_trees
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +28,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     `policies` and `baseline` are as `load` takes them; an empty `baseline` means none. `where`
     selects rows of Parquet files and folders (see `row_filter`), `columns` says what the columns
     of other schemas are (see `parse_columns`), `sample` is the share of sessions to replay, and
-    `draw` what it is drawn from. `revision` is that of the inputs, if they are known.
+    `draw` what it is drawn from. `revision` is that of the inputs, if they are known. `by_time`:
+    sessions of different files affect each other, so files in our own format are read as one.
     """
 
     policies: tuple[str, ...]
@@ -42,6 +43,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     sample: float | None = None
     draw: Draw = Draw()
     revision: str = ""
+    by_time: bool = False
 
     def read_rows(self) -> Rows:
         """Return which rows are read. Raises `TraceError`."""
@@ -192,6 +194,8 @@ class FoldWorker(Generic[R]):
             trees = self._trees
             if trees is None:
                 trees = find_session_trees(self._job.files, self._report_progress, rows)
+            if self._job.by_time:
+                trees = join_trees(self._job.files, trees, rows)
             for tree in trees:
                 if self._is_assigned(tree.indices[0]):
                     self._fold_tree(reader, tree)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from policyguard.model.event import Admitted, Completed, Marked, Refused
 from policyguard.model.limits import iter_limits, limit_id, limits_of
 from policyguard.model.policy import Policy
 from policyguard.model.tool_name import ToolName, full_name_alias
-from policyguard.simulate.redacted_marks import MarkDependencies
+from policyguard.simulate.redacted_marks import MarkDependencies, Reach
 
 _KEPT_FIELDS = ("tool", "server", "class", "classes", "agent", "session", "batch", "tags", "hints")
 """Fields of `call` that a journal always keeps."""
@@ -53,7 +53,8 @@ class Applicability(NamedTuple):
     `applicable` entries may apply, `undecidable` ones among them cannot be decided, and
     `uncertain_counts` are entries whose counts are unknown after the call. `plans` are the possible
     plans of the call, several if its classes depend on redacted arguments: then those with the
-    fewest and with the most classes, since one more class never takes an entry away.
+    fewest and with the most classes, since one more class never takes an entry away. `reach` has
+    those of `uncertain_counts` that are uncertain in other sessions, too.
     """
 
     applicable: frozenset[str]
@@ -61,6 +62,7 @@ class Applicability(NamedTuple):
     uncertain_counts: frozenset[str]
     knows_state_change: bool
     plans: tuple[Plan, ...]
+    reach: Reach = Reach()
 
 
 class PartialEvaluator:
@@ -111,20 +113,25 @@ class PartialEvaluator:
         changes = {self._changes_state(plan, event, agent) for plan in plans}
         if len(plans) > 1 and self._changes_read_classes:
             changes = {None}  # plans stand for all classes between the fewest and the most
+        reach = self._marks.reach(self._marks.undecided(plans, _KEPT_PATHS))
         return Applicability(
             applicable,
             undecidable,
-            counting
-            | self._history_readers
-            | self._marks.readers(self._marks.undecided(plans, _KEPT_PATHS)),
+            counting | self._history_readers | reach.run,
             knows_state_change=len(changes) == 1 and None not in changes,
             plans=plans,
+            reach=reach,
         )
 
-    def uncertain_marks(self, event: Marked) -> frozenset[str]:
+    def uncertain_marks(self, event: Marked) -> Reach:
         """Return the entries that depend on keys which the host has marked or unmarked."""
         named = [change.mark for change in (*event.marks, *event.cleared)]
-        return self._marks.readers(self._marks.keyed(named))
+        return self._marks.reach(self._marks.keyed(named))
+
+    @cached_property
+    def marks_by_result(self) -> Reach:
+        """The entries that depend on marks which a redacted result may set."""
+        return self._marks.reach(self._marks.reading(f"outcome.{name}" for name in RESULT_FIELDS))
 
     def uncertain_after(self, event: Completed) -> frozenset[str]:
         """Return the entries whose counts are unknown after an undecidable result."""

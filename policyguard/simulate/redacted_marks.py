@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
+from typing import NamedTuple
 
 from policyguard.compiler.build.content_selectors import CONTENT_FIELDS
 from policyguard.compiler.build.entry_paths import mark_events
 from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.evaluator.plan import Plan
 from policyguard.model.policy import Policy
+
+
+class Reach(NamedTuple):
+    """The entries that depend on uncertain marks: of the `run`, and of its agent and project."""
+
+    run: frozenset[str] = frozenset()
+    agent: frozenset[str] = frozenset()
+    project: frozenset[str] = frozenset()
 
 
 class MarkDependencies:
@@ -24,6 +33,7 @@ class MarkDependencies:
         entry_reads: Mapping[str, frozenset[str]],
     ) -> None:
         self._own_reads = _mark_reads(policy, expressions)
+        self._scopes = {mark.id: mark.per for mark in policy.marks}
         self._is_keyed = {mark.id: mark.is_keyed for mark in policy.marks}
         self._used = {entry: self._find_used(reads) for entry, reads in entry_reads.items()}
         shared = frozenset[str]().union(
@@ -46,6 +56,23 @@ class MarkDependencies:
     def readers(self, marks: Iterable[str]) -> frozenset[str]:
         """Return the entries that depend on marks."""
         return frozenset[str]().union(*(self._readers.get(mark, frozenset()) for mark in marks))
+
+    def reach(self, marks: Set[str]) -> Reach:
+        """Return the entries that depend on marks, by the sessions in which they do."""
+        agent, project = (
+            self.readers(mark for mark in marks if self._scopes.get(mark) == scope)
+            for scope in ("agent", "project")
+        )
+        return Reach(self.readers(marks), agent, project)
+
+    def reading(self, fields: Iterable[str]) -> set[str]:
+        """Return the marks that one of these fields decides."""
+        names = [*fields]
+        return {
+            mark
+            for mark, reads in self._own_reads.items()
+            if any(reads_field(reads, name) for name in names)
+        }
 
     def keyed(self, marks: Iterable[str]) -> set[str]:
         """Return those of the marks that have keys: their fingerprints differ between stores."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import cached_property
 
 import msgspec
@@ -13,6 +14,7 @@ from policyguard.model.event import SessionStarted
 from policyguard.report.replay.figures import PolicyFigures
 from policyguard.simulate.redacted import PartialEvaluator
 from policyguard.simulate.session_replay import SessionReplay
+from policyguard.simulate.uncertainty import UncertainEntries, Uncertainty
 
 _ISOLATED_SCOPES = frozenset({"turn", "session"})
 
@@ -28,6 +30,9 @@ class ReplayedPolicy:
         self._compiled = compiled
         self._observe = observe
         self._shared_guard = self._make_guard() if find_shared_entries(compiled) else None
+        self._uncertain_entries: defaultdict[tuple[str, str], UncertainEntries] = defaultdict(
+            UncertainEntries
+        )
         self._default_tags = {
             name: list(tag.default) if isinstance(tag.default, tuple) else tag.default
             for name, tag in compiled.policy.tags.items()
@@ -50,7 +55,13 @@ class ReplayedPolicy:
             except ValueError as error:
                 missing_tags = str(error)
             started = msgspec.structs.replace(started, tags=tags)
-        return SessionReplay(guard, started, self._get_partial_evaluator, missing_tags)
+        run = UncertainEntries() if parent is None else parent.uncertainty.run
+        agent, project = (
+            self._uncertain_entries[scope, name] if name else UncertainEntries()
+            for scope, name in (("agent", started.agent), ("project", started.project))
+        )
+        uncertainty = Uncertainty(run, agent, project)
+        return SessionReplay(guard, started, self._get_partial_evaluator, missing_tags, uncertainty)
 
     def _make_guard(self) -> ReplayGuard:
         return ReplayGuard(self._compiled, observe=self._observe)
@@ -66,17 +77,20 @@ class ReplayedPolicy:
 def find_shared_entries(compiled: CompiledPolicy) -> tuple[str, ...]:
     """Return the ids of entries through which one session's calls affect another's.
 
-    These are budgets and learning with a scope of agent, user, project or global. Without any,
-    each session can be replayed on its own, together with its sub-agents.
+    These are budgets, marks and learning with a scope of agent, user, project or global. Without
+    any, each session can be replayed on its own, together with its sub-agents.
     """
     budgets = [
         f"budgets/{budget.id}"
         for budget in compiled.policy.budgets
         if budget.per.scope not in _ISOLATED_SCOPES
     ]
+    marks = [
+        f"marks/{mark.id}" for mark in compiled.policy.marks if mark.per not in _ISOLATED_SCOPES
+    ]
     learned = [
         learn_id(entry.name)
         for entry in compiled.learning.values()
         if entry.scope not in _ISOLATED_SCOPES
     ]
-    return (*budgets, *learned)
+    return (*budgets, *marks, *learned)

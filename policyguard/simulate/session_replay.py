@@ -30,6 +30,7 @@ from policyguard.simulate.redacted import (
     violation_entry,
     with_placeholder_args,
 )
+from policyguard.simulate.uncertainty import Uncertainty
 
 
 class ReplayDecision(NamedTuple):
@@ -51,44 +52,6 @@ FiredEntry = tuple[str, str, bool]
 """An entry that fired: its id, its effect, and whether it is in observe mode."""
 
 
-class Uncertainty:
-    """The data that has become unknown in one session. It only grows.
-
-    `entries` have unknown counts. `state_changes`: some calls were assumed to change state, so a
-    refused repetition is certain and an admitted one is not. `may_be_refused`: any call that is
-    admitted might have been refused.
-    """
-
-    __slots__ = ("entries", "may_be_refused", "state_changes")
-
-    def __init__(self) -> None:
-        self.may_be_refused = self.state_changes = False
-        self.entries: frozenset[str] = frozenset()
-
-    def __bool__(self) -> bool:
-        return self.may_be_refused or self.state_changes or bool(self.entries)
-
-    def add_call(self, applicability: Applicability) -> None:
-        """Note a call that was evaluated with incomplete data."""
-        if not applicability.uncertain_counts <= self.entries:
-            self.entries |= applicability.uncertain_counts
-        if not applicability.knows_state_change:
-            self.state_changes = True
-
-    def add_refusal(self) -> None:
-        """Note a refusal by an unknown entry or with an unknown effect."""
-        self.may_be_refused = True
-
-    def add_marks(self, entries: frozenset[str]) -> None:
-        """Note marks on which `entries` depend, set with keys that cannot be compared."""
-        self.entries |= entries
-
-    def add_result(self, entries: frozenset[str]) -> None:
-        """Note a redacted result on which the counts of `entries` depend."""
-        self.may_be_refused = True
-        self.entries |= entries | {"learn"}
-
-
 class SessionReplay:
     """A recorded session that is replayed through a guard, with counts of the decisions.
 
@@ -97,7 +60,8 @@ class SessionReplay:
 
     If the policy reads data that is missing (arguments, results, tags), a call is refused or
     allowed only if it would be whatever the data is. Otherwise it is *unknown*, and counts as it
-    was recorded. `missing_tags` says which tags the recording lacks.
+    was recorded. `missing_tags` says which tags the recording lacks, `uncertainty` what others make
+    unknown here.
     """
 
     def __init__(
@@ -106,13 +70,14 @@ class SessionReplay:
         started: SessionStarted,
         get_partial_evaluator: Callable[[], PartialEvaluator],
         missing_tags: str,
+        uncertainty: Uncertainty,
     ) -> None:
         self.guard = guard
         self._started = started
         self._session = guard.start_session(started)
         self._get_partial_evaluator = get_partial_evaluator
         self.lacks_tags = bool(missing_tags)
-        self._uncertainty = Uncertainty()
+        self.uncertainty = self._uncertainty = uncertainty
         self.effects: dict[str, int] = dict.fromkeys(Effect, 0)
         self.hits: dict[FiredEntry, int] = {}
         self.eval_errors: dict[str, tuple[str, int]] = (
@@ -161,7 +126,7 @@ class SessionReplay:
         if self.first_refusal is not None and event.cost:
             self.cost_after_refusal += to_units(event.cost) or 0
         if redacted and (partial := self._get_partial_evaluator()).results.is_undecidable(event):
-            self._uncertainty.add_result(partial.uncertain_after(event))
+            self._uncertainty.add_result(partial.uncertain_after(event), partial.marks_by_result)
         recorded = self._session.record(event)
         if recorded.errors:
             errors = recorded.errors

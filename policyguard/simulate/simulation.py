@@ -33,9 +33,10 @@ def simulate(
 
     Entries that count across sessions require one process. Raises `WorkerError`.
     """
-    if find_sequential_entries(inputs):
+    is_sequential = bool(find_sequential_entries(inputs))
+    if is_sequential:
         executor = ONE_PROCESS
-    job = replace(job, revision=inputs.revision)
+    job = replace(job, revision=inputs.revision, by_time=is_sequential)
     if job.sample is not None:
         strata, stopped = executor.fold(start_census, job, inputs, on_progress)
         if stopped:

@@ -20,6 +20,7 @@ from policyguard.simulate.error_kinds import ReadOrder
 from policyguard.simulate.replayed_policy import ReplayedPolicy
 from policyguard.simulate.run import Run
 from policyguard.traces import Item, Skipped, TraceFile
+from policyguard.traces.interleaving import FileEnded
 
 IDLE_LINES = 100_000
 """A session without an item for so many lines of its file is over; memory is finite. Later items
@@ -97,6 +98,9 @@ class TracePlayer:
             self.events += 1
             run = runs.get(item.session)
             if run is None:
+                if item.__class__ is FileEnded:
+                    self.events -= 1
+                    continue
                 run = self._open_run(item, locate, line)
             elif line - run.last_seen > IDLE_LINES:
                 yield self._close_run(run)
@@ -114,6 +118,7 @@ class TracePlayer:
             elif kind is CandidateDiffered:
                 run.add_candidate(item)  # type: ignore[arg-type]  # as above
             elif isinstance(item, SessionEnded):
+                self.events -= kind is FileEnded
                 if item.success is not None:
                     run.success = item.success
                 yield self._close_run(run)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from policyguard.compiler import CompiledPolicy
+from policyguard.compiler.build.expressions import reads_field, rule_reads
 from policyguard.compiler.build.messages import build_redactor
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.budget import CompiledBudget
@@ -152,16 +153,34 @@ class _Asked:
                 "the journal did not keep the arguments: entries that read them may answer "
                 "otherwise here; `journal: {args: keep}` keeps them"
             )
+        marks = ", ".join(f"`{name}`" for name in self._find_shared_marks())
+        if marks:
+            yield f"not set here are {marks}: no journal has the marks of agents and projects"
         now = tuple(id_ for id_ in self._fired if id_ not in self._observed)
         learned = [id_ for id_ in self._event.violations if id_.startswith("constraints/")]
         if {*now, *learned} != {*self._event.violations}:
             yield (
                 f"then {', '.join(self._event.violations) or 'nothing'} fired, now "
                 f"{', '.join(now) or 'nothing'} would: the policy, an approval, or what other "
-                "sessions used makes the difference"
+                "sessions used or marked makes the difference"
             )
         if self._state.sessions[self._event.session].cel_session["children"]:
             yield "what its sub-agents used is in their own journals"
+
+    def _find_shared_marks(self) -> list[str]:
+        """Return the marks of agents and projects that the rules about the call read."""
+        rules = {rule.id for rule in self._bound.plan.rules}
+        expressions = self._compiled.expressions
+        found = [
+            rule_reads(expressions, rule)
+            for rule in self._compiled.policy.rules
+            if f"rules/{rule.id}" in rules
+        ]
+        reads = frozenset[str]().union(*found)
+        marks = self._compiled.evaluator.marks.values()
+        return [
+            one.name for one in marks if one.is_shared and reads_field(reads, f"mark.{one.name}")
+        ]
 
     def _ask_rule(self, rule: CompiledRule) -> Iterator[EntryAnswer]:
         written = _find_rule(self._compiled.policy.rules, rule.id)

@@ -6,6 +6,7 @@ the journals' key, or else the store's.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 
 import msgspec
@@ -18,11 +19,22 @@ from policyguard.store.protocol import RevocableRecord
 
 _DOMAIN = b"policyguard mark 1\0"
 _decoder = msgspec.msgpack.Decoder(MarkState)
+_INDEXED_CHARACTERS = 256
+"""The longest part of a name in an id: PostgreSQL indexes no text of more than some 2,700 bytes."""
+
+FALLEN = "\x1e"
+"""Instead of an owner: the record of all that have fallen out. No name is like it."""
 
 
 def mark_id(place: Place, mark: str) -> str:
-    """Return the id of a mark's record; neither scopes nor marks have the separator."""
+    """Return the id of a mark's record; neither scopes nor marks have the separator.
+
+    Of a long name it has the hash, after a character that no name has.
+    """
     scope, owner = place
+    if len(owner) + len(mark) > _INDEXED_CHARACTERS:
+        digest = hashlib.sha256("\x1f".join((owner, mark)).encode()).hexdigest()
+        owner, mark = f"\x1e{digest}", ""
     return f"{scope}\x1f{owner}\x1f{mark}"
 
 

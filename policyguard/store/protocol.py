@@ -24,15 +24,13 @@ from policyguard.store.quota.protocol import QuotaStore
 class Caps(msgspec.Struct, frozen=True, kw_only=True):
     """The maximum number of each kind of record; beyond it the least recently used are evicted.
 
-    The values are the policy's `bounds`: of `marks`, one per mark and agent or project, that is
-    `bounds.budget_keys` for each, all together; `anchors`, one per session, is `bounds.journals`,
-    twice that with `journal.keep_for`.
+    The values are the policy's `bounds`; `anchors`, one per session, is `bounds.journals`, twice
+    that with `journal.keep_for`. Guards bound the marks: which goes first depends on what it says.
     """
 
     constraints: int
     evidence: int
     grants: int
-    marks: int
     anchors: int
 
 

@@ -1,4 +1,4 @@
-"""The files of a session tree, read as one trace in the order of their times."""
+"""The files of session trees, read as one trace in the order of their times."""
 
 from __future__ import annotations
 
@@ -41,6 +41,10 @@ class _Member(msgspec.Struct):
             self.next_at = max(self.next_at, item.at or 0)
 
 
+class FileEnded(SessionEnded, frozen=True):
+    """The end of a session's file, in which the session was still open: no event of a recording."""
+
+
 class InterleavedFiles:
     """The items of a session tree's files in the order of their times; can be iterated once.
 
@@ -49,6 +53,9 @@ class InterleavedFiles:
     whose parent does, follows its parent's first event; all of a file that would exceed
     `MAX_OPEN_FILES` follows the event before its first. A session whose id is open in another
     file becomes `id#n` in the `n`th file (from 1). `on_open` is called with each opened file.
+
+    Of joined trees, a first file without a time follows the beginning of the one before it; the
+    sessions of one without sub-agents in other files end with it, by a `FileEnded`.
 
     `trace`, `file_index` (in the tree) and `position` (from 1) locate the last item.
     """
@@ -66,6 +73,7 @@ class InterleavedFiles:
         self._open_files = 0
         self._queue: list[tuple[int, int, int]] = []
         self._members: list[_Member] = []
+        self._roots = [place for place, parent in enumerate(tree.parents) if parent < 0]
         for child, (index, parent) in enumerate(zip(tree.indices, tree.parents, strict=True)):
             depth = 0
             if parent >= 0:
@@ -76,7 +84,7 @@ class InterleavedFiles:
         self.trace = TraceFile(self._members[0].path, None, iter(()))
 
     def __iter__(self) -> Iterator[Item]:
-        self._enqueue(0)
+        self._enqueue_roots()
         while self._queue:
             index = heappop(self._queue)[2]
             member = self._members[index]
@@ -102,9 +110,21 @@ class InterleavedFiles:
                     self._enqueue(child)
             if item is None:
                 self._open_files -= 1
+                if len(self._roots) > 1 and not (member.depth or member.children):
+                    yield from self._end_sessions(member, index)
             else:
                 member.advance()
                 self._enqueue(index)
+
+    def _enqueue_roots(self) -> None:
+        at = 0
+        for root in self._roots:
+            member = self._members[root]
+            if len(self._roots) > 1:
+                first_at = _first_event_time(member.path)
+                member.is_timed = first_at is not None
+                at = member.next_at = at if first_at is None else first_at
+            self._enqueue(root)
 
     def _enqueue(self, index: int) -> None:
         member = self._members[index]
@@ -126,6 +146,13 @@ class InterleavedFiles:
             if name == session:
                 del self._open_sessions[session]
         return event if name == session else msgspec.structs.replace(event, session=name)
+
+    def _end_sessions(self, member: _Member, index: int) -> Iterator[FileEnded]:
+        for session, name in member.session_names.items():
+            if self._open_sessions.get(session) == index:
+                del self._open_sessions[session]
+            yield FileEnded(name)
+        member.session_names = {}
 
 
 def _first_event_time(path: Path) -> int | None:

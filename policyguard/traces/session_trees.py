@@ -27,7 +27,7 @@ class SessionTree(msgspec.Struct, frozen=True):
     """The files of a session and its sub-agents: `indices` of files, parents before children.
 
     `parents` gives for each the position of its parent in `indices`, -1 for the first. A file with
-    unrelated sessions is a tree of its own.
+    unrelated sessions is a tree of its own. Trees that were joined have several firsts.
     """
 
     indices: tuple[int, ...]
@@ -71,6 +71,30 @@ def find_session_trees(
     left = set(range(len(files))).difference(*(tree.indices for tree in trees))
     trees += [_build_tree(index, {}) for index in left]
     return sorted(trees, key=lambda tree: min(tree.indices))
+
+
+def join_trees(
+    files: Sequence[Path], trees: Sequence[SessionTree], rows: Rows = ALL_ROWS
+) -> list[SessionTree]:
+    """Join the trees whose files are in policyguard's own format, to be read in order of time.
+
+    Those of other formats stay apart: few of them name an agent or a project.
+    """
+    joined: list[SessionTree] = []
+    others: list[SessionTree] = []
+    for tree in trees:
+        head = read_head(files[tree.indices[0]], rows)
+        (joined if head is not None and head.is_event else others).append(tree)
+    if len(joined) < 2:
+        return list(trees)
+    indices: list[int] = []
+    parents: list[int] = []
+    for tree in joined:
+        start = len(indices)
+        indices += tree.indices
+        parents += [parent if parent < 0 else start + parent for parent in tree.parents]
+    together = SessionTree(tuple(indices), tuple(parents))
+    return sorted([together, *others], key=lambda tree: min(tree.indices))
 
 
 def _build_tree(root: int, children: Mapping[int, list[int]]) -> SessionTree:

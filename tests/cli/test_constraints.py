@@ -174,9 +174,7 @@ def test_nothing_of_a_constraint_reaches_the_terminal_raw(tmp_path: Path) -> Non
         taught_by=(f"s/{HOSTILE}",),
         points=({HOSTILE: HOSTILE},),
     )
-    kept = SqliteStore(
-        path, caps=Caps(constraints=10, grants=10, marks=10, evidence=10, anchors=10)
-    )
+    kept = SqliteStore(path, caps=Caps(constraints=10, grants=10, evidence=10, anchors=10))
     constraint_records.import_constraints(kept, [one])
     kept.close()
     of_one = [[command, HOSTILE] for command in ("show", "explain", "revoke")]

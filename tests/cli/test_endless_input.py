@@ -115,7 +115,7 @@ def test_a_closed_standard_output_is_named_and_2(command: str) -> None:
 def test_anchors_are_read_from_a_pipe(tmp_path: Path) -> None:
     store = SqliteStore(
         tmp_path / "s" / "store.db",
-        caps=Caps(constraints=1, grants=1, marks=1, evidence=1, anchors=9),
+        caps=Caps(constraints=1, grants=1, evidence=1, anchors=9),
     )
     store.anchors.put(Anchor("s", "c", 1, "h", 1))
     store.close()

@@ -17,7 +17,7 @@ from policyguard.store.sqlite.store import SqliteStore
 BAD = "\x1b]0;pwn\x07\x1b[31m\u009b31m\u202e\u2066\u2028\n::error::##[error]x\r\x7f\U000e0041\u200b"
 SECOND = 1_000_000_000
 BEGIN = 1_755_500_000 * SECOND
-CAPS = Caps(constraints=10, grants=10, marks=10, evidence=10, anchors=10)
+CAPS = Caps(constraints=10, grants=10, evidence=10, anchors=10)
 POLICY = """
 policyguard: 1
 name: p

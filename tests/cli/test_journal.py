@@ -40,9 +40,7 @@ RUN: tuple[Event, ...] = (
 
 
 def journal(folder: Path, kept: RedactionMode = "keep") -> Journal:
-    anchors = MemoryStore(
-        caps=Caps(constraints=1, grants=1, marks=1, evidence=1, anchors=10)
-    ).anchors
+    anchors = MemoryStore(caps=Caps(constraints=1, grants=1, evidence=1, anchors=10)).anchors
     return Journal(
         folder / "journal",
         anchors,
@@ -132,7 +130,7 @@ def test_anchors_of_no_store_are_2(tmp_path: Path) -> None:
 
 def test_a_store_that_lacks_transactions_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    caps = Caps(constraints=1, grants=1, marks=1, evidence=9, anchors=9)
+    caps = Caps(constraints=1, grants=1, evidence=9, anchors=9)
     with closing(SqliteStore(path, caps=caps)) as store:
         store.evidence.put("s", "a", b"1")
     earlier = path.read_bytes()

@@ -15,7 +15,7 @@ from policyguard.model.event import Admitted, SessionEnded, SessionStarted
 from policyguard.store.protocol import Caps
 from policyguard.store.sqlite.store import SqliteStore
 
-CAPS = Caps(constraints=10, grants=10, marks=10, evidence=10, anchors=10)
+CAPS = Caps(constraints=10, grants=10, evidence=10, anchors=10)
 KEY = b"\x00secret of some length\n"
 
 

@@ -178,3 +178,25 @@ def test_the_result_of_the_call_is_shown(
     options = ["--policy", str(policy), "--store", str(store), "--format", "json"]
     result = CliRunner().invoke(main, ["why", "s", "h", *options])
     assert json.loads(result.output)["result"] == shown
+
+
+def test_marks_of_agents_are_not_in_the_journal(tmp_path: Path) -> None:
+    policy, store = tmp_path / "policy.yaml", tmp_path / "state" / "store.db"
+    policy.write_text(
+        "policyguard: 1\nname: team\n"
+        "marks: {wrote: {set: {tools: [write]}, per: agent}, tested: {set: {tools: [write]}}}\n"
+        "rules: {merge: {tools: [merge], when: mark.wrote || mark.tested}}\n"
+    )
+    with Guard.load(policy, store=store) as guard:
+        session = guard.session("s")
+        assert session.check("write", {}).allowed
+        guard.session("t").mark("wrote")
+        assert not session.check("merge", {}).allowed
+    named = ["--policy", str(policy), "--store", str(store), "--format", "json"]
+    found = [CliRunner().invoke(main, ["why", "s", call, *named]) for call in ("c1", "c2")]
+    notes = [json.loads(result.output)["notes"] for result in found]
+    assert notes[0] == []
+    assert notes[1][0] == (
+        "not set here are `wrote`: no journal has the marks of agents and projects"
+    )
+    assert "what other sessions used or marked" in notes[1][1]

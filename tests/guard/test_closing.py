@@ -32,7 +32,7 @@ budgets:
   own: {calls: 3}
   shared: {calls: 40, per: project}
 """
-CAPS = Caps(constraints=10, grants=10, marks=10, evidence=10, anchors=10)
+CAPS = Caps(constraints=10, grants=10, evidence=10, anchors=10)
 
 
 def load(folder: Path, store: SqliteStore | None = None, extra: str = "") -> Guard:

@@ -20,7 +20,7 @@ from policyguard.store.protocol import Caps
 from policyguard.store.sqlite.store import SqliteStore
 from tests.examples import examples
 
-CAPS = Caps(constraints=100, grants=100, marks=100, evidence=100, anchors=100)
+CAPS = Caps(constraints=100, grants=100, evidence=100, anchors=100)
 POLICY = """
 policyguard: 1
 name: lasting

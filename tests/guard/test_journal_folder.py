@@ -18,7 +18,7 @@ policyguard: 1
 name: folder
 budgets: {two: {calls: 2}}
 """
-CAPS = Caps(constraints=10, grants=10, marks=10, evidence=10, anchors=10)
+CAPS = Caps(constraints=10, grants=10, evidence=10, anchors=10)
 
 
 def load(folder: Path, extra: str = "", **options: Any) -> Guard:

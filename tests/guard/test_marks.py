@@ -12,10 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policyguard import Guard, Session
-from policyguard.compiler import check_tree
+from policyguard.compiler import check_tree, compile_policy
 from policyguard.engines.yaml_source import parse
 from policyguard.evaluator.mark_tables import LocalMarks
-from policyguard.model.event import Admitted, Completed, Event, MarkChange, Marked
+from policyguard.guard.replay import ReplayGuard
+from policyguard.model.event import (
+    Admitted,
+    Completed,
+    Event,
+    MarkChange,
+    Marked,
+    SessionEnded,
+    SessionStarted,
+)
 
 POLICY = """
 policyguard: 1
@@ -263,8 +272,26 @@ def test_agents_without_end_do_not_grow_memory(tmp_path: Path) -> None:
     states = guard._state.evaluator_state.marks
     assert states is not None
     assert isinstance(states.shared, LocalMarks)
-    assert len(states.shared._tables) == 3
-    assert not states._runs._tables
+    assert [len(found) for found in states.shared._states.values()] == [3]
+    assert not any(states._runs._states.values())
+
+
+def test_recorded_sessions_without_an_agent_leave_no_marks_behind(tmp_path: Path) -> None:
+    text = POLICY.replace("when: outcome.ok}", "when: outcome.ok}, per: agent, on_error: set")
+    text = (
+        text.replace("unless: mark.tested && mark.approved", "when: mark.tested")
+        + "bounds: {budget_keys: 3}\n"
+    )
+    (tmp_path / "policy.yaml").write_text(text)
+    guard = ReplayGuard(compile_policy(tmp_path / "policy.yaml"))
+    for number in range(5):
+        id_ = str(number)
+        session = guard.start_session(SessionStarted(id_, 0))
+        assert session.check(Admitted(id_, 0, call="c1", tool="ship", args={})).allowed
+        session.check(Admitted(id_, 0, call="c2", tool="test", args={}))
+        session.record(Completed(id_, 0, call="c2"))
+        assert not session.check(Admitted(id_, 0, call="c3", tool="ship", args={})).allowed
+        session.apply(SessionEnded(id_, 0))
 
 
 MINUTE = 60 * 10**9
@@ -334,7 +361,7 @@ def test_ten_thousand_keys_stay_within_keep() -> None:
         session.unmark("read", str(number))
     states = guard._state.evaluator_state.marks
     assert states is not None
-    state = states._runs._tables["session", "s"]["read"]
+    state = states._runs._states["read"]["session", "s"]
     assert len(state.keys) + len(state.cleared_keys) <= 200
 
 
@@ -437,9 +464,9 @@ def marks_of(session: Session) -> dict[str, set[str]]:
     assert states is not None
     return {
         name: set(state.keys)
-        for scope in ("turn", "session")
-        for name, state in states._runs._tables.get((scope, "parent"), {}).items()
-        if state.keys
+        for name, found in states._runs._states.items()
+        for (_, owner), state in found.items()
+        if owner == "parent" and state.keys
     }
 
 

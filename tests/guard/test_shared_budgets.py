@@ -15,7 +15,7 @@ from policyguard.model.decision import Decision
 from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import Caps, Store
 
-CAPS = Caps(constraints=100, grants=100, marks=100, evidence=100, anchors=100)
+CAPS = Caps(constraints=100, grants=100, evidence=100, anchors=100)
 SECOND = 1_000_000_000
 
 

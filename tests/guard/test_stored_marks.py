@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from policyguard.store.errors import StoreError
 from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import Caps
 from policyguard.store.sqlite.store import SqliteStore
+from tests.guard.test_write_errors import full_disk
 from tests.store.postgres_server import Server, postgres
 
 __all__ = ["postgres"]
@@ -45,7 +48,7 @@ rules:
   deploy: {tools: [deploy], unless: mark.fresh}
   pack: {tools: [pack], unless: mark.built}
 """
-CAPS = Caps(constraints=9, grants=9, marks=99, evidence=9, anchors=99)
+CAPS = Caps(constraints=9, grants=9, evidence=9, anchors=99)
 HOUR = 3600 * 10**9
 
 Open = Callable[[], Guard]
@@ -107,6 +110,24 @@ def test_what_one_guard_marks_others_see_at_once(open_guard: Open) -> None:
 
 def _two(open_guard: Open) -> list[tuple[Guard, str]]:
     return [(open_guard(), "one"), (open_guard(), "two")]
+
+
+@pytest.mark.parametrize("length", [250, 9000])
+def test_names_may_be_odd_and_long(open_guard: Open, length: int) -> None:
+    odd = "".join(chr(0x4E00 + number * 7919 % 20_000) for number in range(length))
+    names = odd, odd[:-1], "x\x00y", "a'\"%s", "l\udc80", "a\x1fwrote", ""
+    guards = open_guard(), open_guard()
+    for number, name in enumerate(names):
+        one, two = (
+            guard.session(f"{number} of {place}", agent=name, project=name)
+            for place, guard in enumerate(guards)
+        )
+        assert run(two, "merge")
+        assert not run(two, "ship")
+        assert run(one, "write")
+        assert run(one, "test")
+        assert not run(two, "merge")
+        assert run(two, "ship")
 
 
 def test_nothing_is_set_that_was_cleared_elsewhere_meanwhile(open_guard: Open) -> None:
@@ -196,6 +217,66 @@ def test_a_call_that_did_not_run_gives_back_what_it_cleared(open_guard: Open) ->
     assert two.preview("merge", {}).allowed
     one.release(rebasing)
     assert not run(two, "merge")
+
+
+def test_what_it_cleared_comes_back_though_another_process_releases_it(open_guard: Open) -> None:
+    def step(tool: str, *, release: bool = False) -> bool:
+        with open_guard() as guard:
+            decision = guard.session("s", agent="a").check(tool, {})
+        with open_guard() as guard:
+            session = guard.session("s", agent="a")
+            if decision.allowed and release:
+                session.release(decision.id)
+            elif decision.allowed:
+                session.record(decision.id, result="done")
+        return decision.allowed
+
+    assert step("rebase", release=True)
+    assert step("merge"), "it had cleared nothing"
+    assert step("write")
+    assert step("rebase", release=True)
+    assert not step("merge")
+    assert step("rebase")
+    assert step("merge")
+
+
+DIES = """
+import os, sys
+from policyguard import Guard
+
+guard = Guard.load(sys.argv[1], store=sys.argv[2])
+session = guard.session("s", agent="a", project="p")
+for tool in ("write", "test", "read"):
+    session.record(session.check(tool, {"path": "/x"}), result="done")
+session.record(session.check("build", {}), result="done")
+guard._stored_marks._records.update = lambda *_: os._exit(9)
+session.check(sys.argv[3], {"path": "/x"}, call="h1")
+"""
+"""A process that is killed when it has written an admission, and not what this clears."""
+
+
+@pytest.mark.parametrize("tool", ["edit", "rebase"])
+def test_what_a_process_could_not_store_is_cleared_once_its_session_goes_on(
+    policy: Path, tmp_path: Path, tool: str
+) -> None:
+    path = tmp_path / "state" / "store.db"
+    died = subprocess.run([sys.executable, "-c", DIES, policy, path, tool], check=False)
+    assert died.returncode == 9
+    with Guard.load(policy, store=path) as guard, Guard.load(policy, store=path) as other:
+        session = guard.session("s", agent="a", project="p")
+        beside = other.session("t", agent="a", project="p")
+        assert [*session.in_flight] == ["h1"]
+        for one in (session, beside):
+            assert one.preview("ship", {}).allowed is (tool == "rebase")
+            assert one.preview("edit", {"path": "/x"}).allowed is (tool == "rebase")
+            assert not one.preview("merge", {}).allowed
+        version = guard._stored_marks._records.version()
+        session.close()
+        session = guard.session("s", agent="a", project="p")
+        assert guard._stored_marks._records.version() == version, "it is known by now"
+        assert run(beside, "test")
+        session.record("h1", result="done")
+        assert beside.preview("ship", {}).allowed is (tool == "rebase")
 
 
 def test_too_many_keys_fall_out_for_all(open_guard: Open) -> None:
@@ -340,6 +421,66 @@ def test_what_a_locked_store_did_not_take_waits_for_it(policy: Path, tmp_path: P
         assert run(two, "deploy")
 
 
+def test_calls_that_read_and_change_no_such_mark_run_while_the_store_is_locked(
+    policy: Path, tmp_path: Path
+) -> None:
+    store = SqliteStore(tmp_path / "state" / "store.db", caps=CAPS, timeout=0.1)
+    with Guard.load(policy, store=store) as guard:
+        session = guard.session("s", agent="a", project="p")
+        assert run(session, "test")
+        assert run(session, "ship")
+        writing = session.check("write", {})
+        begun = session.check("list", {})
+        lock = _lock(store.path)
+        assert session.record(writing, result="done").errors, "so something waits to be written"
+        session.record(begun, result="done")
+        assert session.check("list", {}).allowed
+        for tool in ("write", "merge", "ship", "edit"):
+            decision = session.check(tool, {"path": "/x"})
+            assert not decision.allowed, tool
+            assert "locked" in decision.errors[0].error
+            assert session.preview("list", {}).allowed
+        lock.execute("ROLLBACK")
+        lock.close()
+        assert run(session, "write")
+        assert not run(session, "merge")
+
+
+def test_a_call_that_cannot_be_written_leaves_what_waits_for_the_store(
+    policy: Path, tmp_path: Path
+) -> None:
+    store = SqliteStore(tmp_path / "state" / "store.db", caps=CAPS, timeout=0.1)
+    with Guard.load(policy, store=store) as guard:
+        session = guard.session("s", agent="a", project="p")
+        writing = session.check("write", {})
+        lock = _lock(store.path)
+        session.record(writing, result="done")
+        with full_disk():
+            assert not session.check("list", {}).allowed
+        lock.execute("ROLLBACK")
+        lock.close()
+        assert not run(session, "merge")
+
+
+def test_a_result_counts_with_what_is_known_while_the_store_is_away(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        POLICY.replace("{tools: [build]}, clear", "{tools: [build], when: mark.tested}, clear")
+    )
+    store = SqliteStore(tmp_path / "state" / "store.db", caps=CAPS, timeout=0.1)
+    with Guard.load(file, store=store) as guard:
+        session = guard.session("s", agent="a", project="p")
+        run(session, "test")
+        building, writing = session.check("build", {}), session.check("write", {})
+        lock = _lock(store.path)
+        session.record(writing, result="done")
+        assert session.check("list", {}).allowed  # which has seen that the store is away
+        assert session.record(building, result="done").outcome.ok
+        lock.execute("ROLLBACK")
+        lock.close()
+        assert run(session, "pack")
+
+
 def test_a_call_does_not_run_whose_clearing_is_not_stored(policy: Path, tmp_path: Path) -> None:
     path = tmp_path / "state" / "store.db"
     stores = [SqliteStore(path, caps=CAPS, timeout=0.1) for _ in range(2)]
@@ -436,6 +577,23 @@ def test_a_mark_of_another_form_is_as_its_doubt_says(tmp_path: Path, doubt: str)
             assert session.preview(tool, {"id": "y"}).allowed
 
 
+@pytest.mark.parametrize("doubt", ["unset", "set"])
+def test_a_mark_that_keeps_fewer_keys_now_forgets_the_oldest(tmp_path: Path, doubt: str) -> None:
+    file, store = tmp_path / "policy.yaml", tmp_path / "state" / "store.db"
+    text = POLICY.replace("keep: 3", f"keep: 9\n    on_error: {doubt}")
+    file.write_text(text)
+    with Guard.load(file, store=store) as guard:
+        for path in "abcdef":
+            guard.session("s", project="p").mark("read", path)
+    file.write_text(text.replace("keep: 9", "keep: 2"))
+    with Guard.load(file, store=store) as guard:
+        session = guard.session("t", project="p")
+        for again in ("abcdef", "bcdefg"):
+            allowed = [path for path in again if session.preview("edit", {"path": path}).allowed]
+            assert allowed == list(again[-2:] if doubt == "unset" else again)
+            session.mark("read", "g")
+
+
 def test_what_is_set_already_is_not_written_again(policy: Path) -> None:
     store = MemoryStore(caps=CAPS)
     one, two = (
@@ -450,6 +608,68 @@ def test_what_is_set_already_is_not_written_again(policy: Path) -> None:
     run(two, "rebase")
     one.record(writing, result="done")
     assert not run(two, "merge")
+
+
+@pytest.fixture(params=["memory", "store"])
+def open_few(request: pytest.FixtureRequest, policy: Path, tmp_path: Path) -> Open:
+    """Open guards that keep a mark of four agents and projects: one, or several on a store."""
+    policy.write_text(POLICY + "bounds: {budget_keys: 4}\n")
+    if request.param == "store":
+        return lambda: Guard.load(policy, store=tmp_path / "state" / "store.db")
+    alone = Guard.load(policy)
+    return lambda: alone
+
+
+def _of(guard: Guard, name: str) -> Session:
+    return guard.session(name, agent=name, project=name)
+
+
+def test_agents_without_end_open_no_way_to_another(open_few: Open) -> None:
+    guard = open_few()
+    for name in ("writer", "clean"):
+        run(_of(guard, name), "write")
+        run(_of(guard, name), "test")
+    run(_of(guard, "clean"), "rebase")
+    for number in range(9):
+        run(_of(guard, f"flood {number}"), "write")
+        run(_of(guard, f"flood {number}"), "test")
+    for session in (_of(guard, "writer"), _of(open_few(), "new")):
+        assert not session.check("merge", {}).allowed, "perhaps it has fallen out"
+        assert not session.check("ship", {}).allowed
+        assert run(session, "rebase")
+        assert run(session, "merge")
+        for number in range(9):
+            run(_of(guard, f"flood {number}"), "write")
+        assert run(session, "merge"), "those that are set tell nothing any more"
+
+
+def test_agents_of_which_nothing_is_set_fall_out_first(open_few: Open) -> None:
+    guard = open_few()
+    run(_of(guard, "writer"), "write")
+    run(_of(guard, "writer"), "test")
+    for number in range(9):
+        session = _of(guard, f"flood {number}")
+        run(session, "write")
+        run(session, "rebase")
+        session.mark("read", "/x")
+        run(session, "edit", path="/x")
+    assert not _of(guard, "writer").check("merge", {}).allowed
+    assert _of(guard, "writer").check("ship", {}).allowed
+    assert _of(guard, "new").check("merge", {}).allowed
+
+
+def test_what_was_cleared_for_one_that_fell_out_is_not_set_by_an_older_call(open_few: Open) -> None:
+    guard, other = open_few(), open_few()
+    session, editor = _of(guard, "p"), other.session("editor", project="p")
+    session.mark("read", "/x")
+    begun = session.check("test", {})
+    run(editor, "edit", path="/x")
+    for number in range(9):
+        run(_of(other, f"flood {number}"), "test")
+    session.record(begun, result="passed")
+    assert not session.check("ship", {}).allowed
+    assert run(session, "test")
+    assert run(session, "ship")
 
 
 STEPS = st.lists(

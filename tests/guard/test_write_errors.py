@@ -25,7 +25,7 @@ budgets:
   spend: {cost: 1.00, per: session}
 """
 SHARED = "  all: {calls: 9, per: global, extend: 1}\n"
-CAPS = Caps(constraints=10, grants=10, marks=10, evidence=10, anchors=10)
+CAPS = Caps(constraints=10, grants=10, evidence=10, anchors=10)
 
 
 def load(folder: Path, extra: str = "") -> Guard:

@@ -25,7 +25,7 @@ from policyguard.model.event import (
 from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import AnchorStore, Caps
 
-CAPS = Caps(constraints=100, grants=100, marks=100, evidence=100, anchors=100_000)
+CAPS = Caps(constraints=100, grants=100, evidence=100, anchors=100_000)
 NO_REDACTIONS: Redactions = MappingProxyType({})
 SECOND = 1_000_000_000
 BEGIN = 1_755_500_000 * SECOND

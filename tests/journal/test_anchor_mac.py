@@ -121,7 +121,7 @@ def test_a_process_that_dies_before_the_first_anchor(setup: JournalSetup) -> Non
 
 
 def test_an_evicted_anchor_is_not_missed(tmp_path: Path) -> None:
-    store = MemoryStore(caps=Caps(constraints=1, grants=1, marks=1, evidence=1, anchors=1))
+    store = MemoryStore(caps=Caps(constraints=1, grants=1, evidence=1, anchors=1))
     setup = JournalSetup(tmp_path, key=KEY, anchors=store.anchors)
     setup.write(*run("s"), *run("t"))
     setup.reopen().write(SessionStarted("s"))

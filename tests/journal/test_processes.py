@@ -21,7 +21,7 @@ from policyguard.store.protocol import Caps
 from policyguard.store.sqlite.store import SqliteStore
 from tests.journal.setup import JournalSetup, run
 
-CAPS = Caps(constraints=10, grants=10, marks=10, evidence=10, anchors=100_000)
+CAPS = Caps(constraints=10, grants=10, evidence=10, anchors=100_000)
 
 PREAMBLE = """
 import itertools, os, resource, sys
@@ -33,7 +33,7 @@ from policyguard.store.sqlite.store import SqliteStore
 from policyguard.store.protocol import Caps
 folder = Path(sys.argv[1])
 store = SqliteStore(folder / "store.db", caps=Caps(
-    constraints=10, grants=10, marks=10, evidence=10, anchors=100_000))
+    constraints=10, grants=10, evidence=10, anchors=100_000))
 journal = Journal(folder / "journal", store.anchors, redactions={},
                   sync=sys.argv[2] == "fsync", max_field_bytes=10**6, max_open_files=8)
 """

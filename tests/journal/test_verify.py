@@ -261,7 +261,7 @@ def test_a_journal_that_is_pruned_while_it_is_verified_is_not_missing(
 
 def test_after_an_eviction_nothing_is_proven_without_an_anchor(setup: JournalSetup) -> None:
     """`s` was cut, and other files may be missing unnoticed."""
-    few = MemoryStore(caps=Caps(constraints=1, grants=1, marks=1, evidence=1, anchors=1)).anchors
+    few = MemoryStore(caps=Caps(constraints=1, grants=1, evidence=1, anchors=1)).anchors
     for anchor in setup.anchors.all():
         few.put(anchor)
     assert [anchor.session for anchor in few.all()] == ["t"]

@@ -17,8 +17,10 @@ from policyguard.model.effect import Effect
 from policyguard.model.event import Completed
 from policyguard.report.replay.figures import CallFigures
 from policyguard.simulate import Replay, ReportSize, load
+from policyguard.simulate.job import Job, JobInputs
 from policyguard.simulate.redacted import PartialEvaluator
-from policyguard.traces import Reader
+from policyguard.simulate.simulation import simulate
+from policyguard.traces import Reader, expand
 from tests.examples import examples
 
 from .recording import policy
@@ -379,3 +381,43 @@ def test_marks_of_the_host_are_replayed_unless_they_have_keys(tmp_path: Path) ->
         "allow",
         "unknown",
     ]
+
+
+@pytest.mark.parametrize(
+    ("per", "condition", "unknown"),
+    [
+        ("agent", "call.args.path == '/x'", {"beside", "child", "parent"}),
+        ("agent", "outcome.text.contains('x')", {"beside", "child", "parent"}),
+        ("agent", "call.tool == 'write'", set()),
+        ("session", "call.args.path == '/x'", {"child", "parent"}),
+        ("session", "outcome.text.contains('x')", {"child", "parent"}),
+    ],
+)
+def test_a_mark_that_is_unknown_is_unknown_in_all_sessions_that_share_it(
+    tmp_path: Path, per: str, condition: str, unknown: set[str]
+) -> None:
+    store = tmp_path / "t" / "store.db"
+    with Guard.load(policy(tmp_path / "recording.yaml", ""), store=store) as guard:
+        parent = guard.session("parent", agent="a")
+        sessions = [
+            guard.session("child", parent=parent, agent="a"),
+            parent,
+            guard.session("beside", agent="a"),
+            guard.session("other", agent="b"),
+            guard.session("unnamed"),
+        ]
+        for session in sessions:
+            for tool in ("write", "merge") if session.id == "child" else ("merge",):
+                session.record(session.check(tool, {"path": "/y"}), result="y")
+    text = f"""
+marks: {{wrote: {{set: {{tools: [write], when: "{condition}"}}, per: {per}, on_error: set}}}}
+rules: {{merge: {{tools: [merge], when: mark.wrote}}}}
+"""
+    job = Job(
+        policies=(str(policy(tmp_path / "policy.yaml", text)),),
+        files=tuple(expand([tmp_path / "t"])),
+    )
+    found = simulate(job, JobInputs.load(job), lambda *_: None).sessions
+    assert {run.id for run in found if run.unknown} == unknown
+    refused = {"beside", "child", "parent"} if not unknown else set()
+    assert {run.id for run in found if run.refused} == refused

@@ -316,6 +316,10 @@ def test_two_workers_give_the_same_report_to_the_byte(mixed: Path, form: str) ->
     ("text", "entries"),
     [
         ("budgets: {a: {calls: 1, per: user}, b: {calls: 1, per: turn}}", ("budgets/a",)),
+        (
+            "marks: {a: {set: host, per: agent}, b: {set: host}, c: {set: host, per: project}}",
+            ("marks/a", "marks/c"),
+        ),
         ("learn: {scope: project}", ("learn",)),
         ("learn: {scope: session}", ()),
         (

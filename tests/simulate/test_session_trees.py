@@ -25,7 +25,14 @@ from tests.simulate.recording import START, lines, policy, read, write
 FIVE = "budgets: {all: {calls: 5}}"
 
 
-def _figures(folder: Path, text: str = FIVE, *, workers: int = 1, labels: str = "") -> Figures:
+def _figures(
+    folder: Path,
+    text: str = FIVE,
+    *,
+    workers: int = 1,
+    labels: str = "",
+    sample: float | None = None,
+) -> Figures:
     """A replay of all files of `folder/t`."""
     if labels:
         (folder / "labels.jsonl").write_text(labels)
@@ -33,6 +40,7 @@ def _figures(folder: Path, text: str = FIVE, *, workers: int = 1, labels: str = 
         policies=(str(policy(folder / "p.yaml", text)),),
         files=tuple(expand([folder / "t"])),
         labels=folder / "labels.jsonl" if labels else None,
+        sample=sample,
     )
     return simulate(job, JobInputs.load(job), lambda *_: None, LocalProcesses(workers))
 
@@ -189,33 +197,89 @@ def test_unreadable_items_are_named_once_with_their_position(folder: Path) -> No
     assert (skip.file, skip.line) == (str(folder / "t" / "a.jsonl"), 5 + 1)
 
 
+MARKS = """
+marks: {wrote: {set: {tools: [write]}, clear: {tools: [rebase]}, per: agent, on_error: set}}
+rules: {merge: {tools: [merge], when: mark.wrote}}
+"""
+
+
+def _session(session: str, *steps: tuple[int, str], closed: bool = False) -> Iterator[str]:
+    """The lines of an agent's session: calls of tools, each at a second and over at once."""
+    start = {"at": START + steps[0][0] * 10**9}
+    yield json.dumps({"event": "started", "session": session, **start, "agent": "a"})
+    for number, (second, tool) in enumerate(steps):
+        call = {"session": session, "at": START + second * 10**9, "call": f"c{number}"}
+        yield json.dumps({"event": "admitted", **call, "tool": tool, "args": {}})
+        yield json.dumps({"event": "completed", **call, "ok": True})
+    if closed:
+        yield json.dumps({"event": "closed", "session": session})
+
+
+def test_sessions_that_share_a_mark_are_replayed_in_order_of_time(folder: Path) -> None:
+    write(folder / "t" / "a.jsonl", _session("x", (2, "merge"), (4, "merge"), (6, "merge")))
+    write(folder / "t" / "b.jsonl", _session("y", (1, "write"), (3, "rebase"), (5, "write")))
+    write(folder / "t" / "c.jsonl", lines("z", [{"tool": "merge", "args": {}}], agent="b"))
+    figures = _figures(folder, MARKS, workers=2)
+    assert _refused(figures) == {"x": 2, "y": 0, "z": 0}
+    assert figures.traces.events == 7 + 7 + 5
+
+
+def test_a_session_ends_with_its_file(folder: Path) -> None:
+    """One with the same id in a later file is another, with the same name in labels."""
+    write(folder / "t" / "a.jsonl", _session("s", (3, "merge"), closed=True))
+    write(folder / "t" / "b.jsonl", _session("s", (1, "write"), (2, "merge")))
+    labels = '{"session": "s", "file": "a.jsonl", "success": true}\n'
+    labels += '{"session": "s", "file": "b.jsonl", "success": false}\n'
+    figures = _figures(folder, MARKS, labels=labels)
+    assert [(run.id, run.refused, run.success) for run in figures.sessions] == [
+        ("s", 1, True),
+        ("s", 1, False),
+    ]
+    assert figures.traces.events == 4 + 5
+    sampled = _figures(folder, MARKS, labels=labels, sample=1.0)
+    assert [(run.id, run.refused) for run in sampled.sessions] == [("s", 1), ("s", 1)]
+
+
+def test_a_file_without_times_follows_the_one_before_it(folder: Path) -> None:
+    write(folder / "t" / "a.jsonl", _session("x", (5, "merge")))
+    merge = [{"tool": "merge", "args": {}}]
+    write(folder / "t" / "b.jsonl", lines("y", merge, timed=False, agent="a"))
+    write(folder / "t" / "c.jsonl", _session("z", (1, "merge")))
+    write(folder / "t" / "d.jsonl", lines("v", merge, timed=False, agent="a"))
+    write(folder / "t" / "e.jsonl", _session("w", (2, "write")))
+    assert _refused(_figures(folder, MARKS)) == {"x": 1, "y": 1, "z": 0, "v": 0, "w": 0}
+
+
 TIMES = st.lists(st.integers(0, 50), min_size=1, max_size=6)
 TEXT = "budgets: {all: {calls: 6}, turns: {calls: 4, per: turn}}\nlearn: {scope: session}\n"
+SHARED = TEXT.replace("}}", "}, project: {calls: 9, per: project}}")
 
 
 @settings(max_examples=examples(60), deadline=None)
 @given(
     sessions=st.lists(st.tuples(st.integers(0, 5), TIMES), min_size=1, max_size=6),
     files=st.permutations(range(6)),
+    text=st.sampled_from([TEXT, SHARED]),
 )
 def test_it_is_the_same_in_one_file_as_in_many(
     tmp_path_factory: pytest.TempPathFactory,
     sessions: list[tuple[int, list[int]]],
     files: list[int],
+    text: str,
 ) -> None:
     """Each session names an earlier one, or (here: itself) none; none ends before all have."""
     folder = tmp_path_factory.mktemp("families")
-    sessions: list[list[dict[str, Any]]] = []
+    recorded: list[list[dict[str, Any]]] = []
     for number, (parent, times) in enumerate(sessions):
         started = {"parent": f"s{parent % (number + 1)}"} if parent % (number + 1) < number else {}
         events: list[dict[str, Any]] = [
-            {"event": "started", **started},
+            {"event": "started", "project": "p", **started},
             *({"event": "admitted", "call": f"c{n}", "tool": "read", "args": {"n": n}}
               for n in range(len(times))),
         ]  # fmt: skip
         # Times are in order, those of two sessions never equal, and the first those of the starts.
         at = [number, *(100 + 10 * time + number for time in sorted(times))]
-        sessions.append(
+        recorded.append(
             [
                 {**event, "session": f"s{number}", "at": START + time}
                 for event, time in zip(events, at, strict=True)
@@ -223,14 +287,14 @@ def test_it_is_the_same_in_one_file_as_in_many(
         )
     found = []
     for name, parts in (
-        ("one", [[event for session in sessions for event in session]]),
-        ("many", sessions),
+        ("one", [[event for session in recorded for event in session]]),
+        ("many", recorded),
     ):
         subfolder = folder / name / "t"
         subfolder.mkdir(parents=True)
         for file, events in zip(files, parts, strict=False):
             ordered = sorted(events, key=lambda event: event["at"])
             write(subfolder / f"{file}.jsonl", map(json.dumps, ordered))
-        runs = _figures(folder / name, TEXT).sessions
+        runs = _figures(folder / name, text).sessions
         found.append({run.id: (run.refused, run.first_refusal, run.first_rule) for run in runs})
     assert found[0] == found[1]

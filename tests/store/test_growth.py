@@ -12,7 +12,7 @@ from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import Anchor, Caps, RevocableRecord, Store
 from policyguard.store.sqlite.store import SqliteStore
 
-CAPS = Caps(constraints=1000, grants=1000, marks=1000, evidence=1000, anchors=1000)
+CAPS = Caps(constraints=1000, grants=1000, evidence=1000, anchors=1000)
 
 
 def invent(store: Store, number: int) -> None:
@@ -64,7 +64,7 @@ def test_a_hundred_thousand_scopes_and_sessions_in_memory() -> None:
 
 @pytest.mark.slow
 def test_a_constraint_is_found_as_fast_among_very_many(tmp_path: Path) -> None:
-    caps = Caps(constraints=10**6, grants=10**6, marks=10**6, evidence=1, anchors=1)
+    caps = Caps(constraints=10**6, grants=10**6, evidence=1, anchors=1)
 
     def cost(count: int) -> float:
         store = SqliteStore(tmp_path / str(count) / "store.db", caps=caps)

@@ -15,7 +15,7 @@ from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import Caps, Store
 from policyguard.store.sqlite.store import SqliteStore
 
-CAPS = Caps(constraints=10, grants=10, marks=10, evidence=10, anchors=10)
+CAPS = Caps(constraints=10, grants=10, evidence=10, anchors=10)
 
 
 class Signal(BaseException):

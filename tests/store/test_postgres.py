@@ -33,7 +33,7 @@ from policyguard.store.postgres.quota_handle import PostgresQuota
 from policyguard.store.postgres.schema import MIGRATIONS
 from policyguard.store.postgres.store import PostgresStore
 
-CAPS = Caps(constraints=100, grants=100, marks=100, evidence=100, anchors=100)
+CAPS = Caps(constraints=100, grants=100, evidence=100, anchors=100)
 KEY = QuotaKey("b", "p", "p")
 TERM = 1.0
 HOLDER = """
@@ -44,7 +44,7 @@ from policyguard.store.protocol import Caps
 from policyguard.store.quota.protocol import QuotaKey, QuotaSpec
 import time
 address, limit, ends = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
-caps = Caps(constraints=9, grants=9, marks=9, evidence=9, anchors=9)
+caps = Caps(constraints=9, grants=9, evidence=9, anchors=9)
 store = PostgresStore(address, caps=caps, term=float(sys.argv[4]))
 quota = store.quotas.open(QuotaKey("b", "p", "p"), QuotaSpec(limit=limit))
 while time.time() < ends:

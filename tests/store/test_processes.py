@@ -20,7 +20,7 @@ from policyguard.store.protocol import Caps, RevocableRecord
 from policyguard.store.session_locks import LockFile
 from policyguard.store.sqlite.store import SqliteStore
 
-CAPS = Caps(constraints=10_000, grants=10_000, marks=10_000, evidence=10_000, anchors=10_000)
+CAPS = Caps(constraints=10_000, grants=10_000, evidence=10_000, anchors=10_000)
 
 PREAMBLE = """
 import os, sys, time
@@ -28,7 +28,7 @@ from policyguard.store.sqlite.store import SqliteStore
 from policyguard.store.errors import SessionBusyError
 from policyguard.store.protocol import Caps, RevocableRecord
 store = SqliteStore(sys.argv[1], caps=Caps(
-    constraints=10_000, grants=10_000, marks=10_000, evidence=10_000, anchors=10_000))
+    constraints=10_000, grants=10_000, evidence=10_000, anchors=10_000))
 """
 
 

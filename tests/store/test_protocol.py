@@ -28,7 +28,7 @@ from tests.store.postgres_server import Server, postgres
 
 __all__ = ["postgres"]
 
-CAPS = Caps(constraints=4, grants=4, marks=4, evidence=4, anchors=4)
+CAPS = Caps(constraints=4, grants=4, evidence=4, anchors=4)
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -150,9 +150,11 @@ def test_a_record_is_updated_with_its_new_version(store: Store) -> None:
         store.marks.update("a", lambda *_: constraint(str(1 // 0)))
     assert store.marks.version() == second
     for number in range(6):
-        store.marks.update(str(number), lambda _, version, id_=str(number): constraint(id_))
-    assert [record.id for record in store.marks.list()] == ["2", "3", "4", "5"]
-    assert store.marks.changes(second).is_complete
+        for records in (store.marks, store.grants):
+            records.update(str(number), lambda _, version, id_=str(number): constraint(id_))
+    assert [record.id for record in store.grants.list()] == ["2", "3", "4", "5"]
+    assert store.grants.changes(1).is_complete
+    assert len(store.marks.list()) == 7, "which its guards bound"
 
 
 def test_versions_go_on_after_one_that_is_given(store: Store) -> None:

@@ -28,7 +28,7 @@ from policyguard.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
 from policyguard.store.sqlite.store import SqliteStore
 from tests.examples import examples
 
-CAPS = Caps(constraints=4, grants=4, marks=4, evidence=4, anchors=4)
+CAPS = Caps(constraints=4, grants=4, evidence=4, anchors=4)
 NAME = QuotaKey("b", "p", "p")
 
 

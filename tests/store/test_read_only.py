@@ -20,7 +20,7 @@ from policyguard.store.protocol import Anchor, Caps
 from policyguard.store.sqlite import log_files, snapshot
 from policyguard.store.sqlite.store import SqliteStore
 
-CAPS = Caps(constraints=100, grants=100, marks=100, evidence=100, anchors=100)
+CAPS = Caps(constraints=100, grants=100, evidence=100, anchors=100)
 NOBODY = 65534
 READ = """
 import os, sys, urllib.parse

@@ -17,7 +17,7 @@ from policyguard.store.sqlite.row_digest import hash_row
 from policyguard.store.sqlite.schema import APPLICATION_ID, DIGESTS, MIGRATIONS
 from policyguard.store.sqlite.store import SqliteStore
 
-CAPS = Caps(constraints=3, grants=3, marks=3, evidence=3, anchors=3)
+CAPS = Caps(constraints=3, grants=3, evidence=3, anchors=3)
 
 
 def record(number: int) -> RevocableRecord:

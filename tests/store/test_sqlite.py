@@ -26,7 +26,7 @@ from policyguard.store.sqlite.database import Database
 from policyguard.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
 from policyguard.store.sqlite.store import SqliteStore
 
-CAPS = Caps(constraints=100, grants=100, marks=100, evidence=100, anchors=100)
+CAPS = Caps(constraints=100, grants=100, evidence=100, anchors=100)
 
 
 def fill(store: SqliteStore, kilobytes: int) -> None:
@@ -43,7 +43,7 @@ def limited(code: str, tmp_path: Path, *setup: str) -> str:
             "from policyguard.store.sqlite.store import SqliteStore",
             "from policyguard.store.errors import StoreError",
             "from policyguard.store.protocol import Caps",
-            "caps = Caps(constraints=10**6, grants=10**6, marks=9, evidence=10**6, anchors=10**6)",
+            "caps = Caps(constraints=10**6, grants=10**6, evidence=10**6, anchors=10**6)",
             f"path = Path({str(tmp_path)!r}) / 'state' / 'store.db'",
             *setup,
             "try:",
@@ -395,7 +395,7 @@ def test_a_disk_without_room(tmp_path: Path) -> None:
         "from policyguard.store.sqlite.store import SqliteStore\n"
         "from policyguard.store.errors import StoreError\n"
         "from policyguard.store.protocol import Caps\n"
-        "caps = Caps(constraints=10**6, grants=10**6, marks=10**6, evidence=10**6, anchors=10**6)\n"
+        "caps = Caps(constraints=10**6, grants=10**6, evidence=10**6, anchors=10**6)\n"
         f'store = SqliteStore(Path("{tmp_path}") / "state" / "store.db", caps=caps)\n'
         "written = 0\n"
         "try:\n"
@@ -567,7 +567,7 @@ import sys
 from pathlib import Path
 from policyguard.store.sqlite.store import SqliteStore
 from policyguard.store.protocol import Caps
-caps = Caps(constraints=9, grants=9, marks=9, evidence=9, anchors=9)
+caps = Caps(constraints=9, grants=9, evidence=9, anchors=9)
 store = SqliteStore(Path(sys.argv[1]), caps=caps)
 """
 KEYS = "print(*(key for _, key, _ in store.evidence.list()))\n"

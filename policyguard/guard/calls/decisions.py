@@ -154,6 +154,7 @@ def build_admitted(attempt: Attempt, decision: Decision) -> Admitted:
         radius=attempt.radius,
         cleared=attempt.cleared,
         clearings=0 if marks is None else marks.number_admission(attempt),
+        taken=() if marks is None else marks.find_taken(attempt),
         grants=tuple([grant.id for grant in decision.grants]),
     )
 

@@ -120,7 +120,7 @@ class CallPipeline(KnownCalls):
                         if self.closed:  # another host has gone on with the session
                             raise ClosedError(self.closed_reason)
                     if guard._stored_marks is not None:
-                        guard._stored_marks.poll()
+                        guard._stored_marks.poll_for(bound_plan.plan.marks)
                     if is_spending and guard._journal is not None:
                         guard._journal.require_store(state.id)  # else the approval is kept
                     learned = (
@@ -183,13 +183,7 @@ class CallPipeline(KnownCalls):
                             ancestor_events = ancestor_events or []
                             guard._events.emit_run_marks(state, attempt.at, (), attempt.cleared)
                     if guard._stored_marks is not None:
-                        number = guard._stored_marks.save()  # else others may count on it
-                        attempt.shared_clearings = max(attempt.shared_clearings, number)
-                        taken = guard._stored_marks.taken
-                        if attempt.cleared and taken:  # comes back if the call does not run
-                            attempt.cleared_keys = (
-                                *{**dict(attempt.cleared_keys), **taken}.items(),
-                            )
+                        guard._stored_marks.save_cleared(attempt)
                     if is_spending and guard._journal is not None:
                         guard._journal.confirm(state.id)  # it is used up on this host alone
                     if decision.violations:
@@ -273,6 +267,8 @@ class CallPipeline(KnownCalls):
             if type(reported) is Decision and reported.fingerprint != fingerprint:
                 self._refuse_other(reported)
             evaluator, evaluator_state = guard._evaluator, guard._state.evaluator_state
+            if guard._stored_marks is not None:
+                guard._stored_marks.missed = None  # a result counts with what is known here
             at = event.at
             if at is None or state.now is None or at < state.now:  # hardly ever
                 at = state.clamp_time(at)

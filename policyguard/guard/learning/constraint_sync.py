@@ -51,7 +51,6 @@ def open_store(store: str | Path, policy: Policy) -> Store:
         constraints=policy.bounds.constraints,
         evidence=policy.bounds.evidence,
         grants=policy.bounds.grants,
-        marks=policy.bounds.budget_keys * max(1, len(policy.marks)),
         anchors=max_anchors,
     )
     sync = policy.journal.durability == "fsync"

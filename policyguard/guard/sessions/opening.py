@@ -184,6 +184,7 @@ def _add_session(
     steady_clock = _find_steady_clock(guard, "" if state.parent is None else state.parent.id)
     if resumed is not None:
         steady_clock = continue_from(steady_clock, state.now)
+        _repeat_clearings(guard, state)
     session._pipeline.steady_clock = steady_clock
     guard._open_sessions.add(session)
     guard._mark_used(event.session)
@@ -194,6 +195,16 @@ def _add_session(
     if guard._journal_anchoring is not None:
         guard._journal_anchoring.start()
     return session
+
+
+def _repeat_clearings(guard: Guard, state: SessionState) -> None:
+    """Clear marks again that calls of a resumed session clear, unless the store has it."""
+    if guard._stored_marks is None or state.marks is None:
+        return
+    if any(attempt.cleared for attempt in state.in_flight.values()):
+        guard._stored_marks.poll()
+        if state.marks.repeat_clearings(state):
+            guard._stored_marks.try_save()
 
 
 def _check_resumed(event: SessionStarted, resumed: SessionState) -> None:

@@ -38,7 +38,7 @@ class MemoryStore:
         self.anchors = MemoryAnchors(Table(self._undo_log, caps.anchors), caps.anchors)
         self.constraints = MemoryRecords(Table(self._undo_log, caps.constraints))
         self.grants = MemoryRecords(Table(self._undo_log, caps.grants))
-        self.marks = MemoryRecords(Table(self._undo_log, caps.marks))
+        self.marks = MemoryRecords(Table(self._undo_log, None))
         self.evidence = MemoryEvidence(Table(self._undo_log, caps.evidence))
         self.quotas = SharedQuotas(MemoryQuotaBackend(self._undo_log))
         self._locks: WeakValueDictionary[str, MemorySessionLock] = WeakValueDictionary()

@@ -41,9 +41,9 @@ class UndoLog:
 
 
 class Table(Generic[K, V]):
-    """Values by key, the least recently used first, at most `max_rows`."""
+    """Values by key, the least recently used first, at most `max_rows` (None: all)."""
 
-    def __init__(self, undo_log: UndoLog, max_rows: int) -> None:
+    def __init__(self, undo_log: UndoLog, max_rows: int | None) -> None:
         self.undo_log = undo_log
         self._max_rows = max_rows
         self.rows: OrderedDict[K, V] = OrderedDict()
@@ -52,10 +52,10 @@ class Table(Generic[K, V]):
         """Set a value; return whether others were evicted for it."""
         with self.undo_log():
             self._set(key, value)
-            crowded = len(self.rows) > self._max_rows
-            while len(self.rows) > self._max_rows:
+            surplus = 0 if self._max_rows is None else len(self.rows) - self._max_rows
+            for _ in range(surplus):
                 self._set(next(iter(self.rows)), None)
-            return crowded
+            return surplus > 0
 
     def delete(self, key: K) -> None:
         """Delete a key, if it exists."""

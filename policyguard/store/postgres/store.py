@@ -51,9 +51,7 @@ class PostgresStore:
         self.grants = PostgresRecords(
             database, caps.grants if caps else None, "grants", notifications.send
         )
-        self.marks = PostgresRecords(
-            database, caps.marks if caps else None, "marks", lambda: None
-        )  # asked for at each check
+        self.marks = PostgresRecords(database, None, "marks", lambda: None)  # asked at each check
         self.evidence = PostgresEvidence(database, caps.evidence if caps else None)
         self.quotas = PostgresQuotas(database, term)
         self._held: dict[int, SessionLock] = {}

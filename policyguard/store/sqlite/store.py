@@ -99,7 +99,7 @@ class SqliteStore:
         self.anchors = SqliteAnchors(database, caps.anchors if caps else None)
         self.constraints = SqliteRecords(database, caps.constraints if caps else None, CONSTRAINTS)
         self.grants = SqliteRecords(database, caps.grants if caps else None, GRANTS)
-        self.marks = SqliteRecords(database, caps.marks if caps else None, MARKS)
+        self.marks = SqliteRecords(database, None, MARKS)
         self.evidence = SqliteEvidence(database, caps.evidence if caps else None)
         self._sync, self._read_only = sync, read_only
         self._quotas: SharedQuotas | None = None

@@ -182,7 +182,7 @@ def test_closed_session_without_a_journal_is_opened_again(tmp_path: Path) -> Non
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY)
     guard = Guard.load(
-        file, store=MemoryStore(caps=Caps(constraints=9, grants=9, marks=9, evidence=9, anchors=9))
+        file, store=MemoryStore(caps=Caps(constraints=9, grants=9, evidence=9, anchors=9))
     )
 
     async def main() -> None:

@@ -100,3 +100,12 @@ def test_a_result_nests_as_deep_as_the_message_says(wrap: Callable[[Any], Any]) 
 def test_a_value_of_another_shape_than_declared_stays_as_it_is(declared: Any, value: Any) -> None:
     assert compile("x", {"x": declared})(x=value) == value
     assert compile("type(x)", {"x": declared})(x=value) == compile("type(x)", {"x": "dyn"})(x=value)
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"), [("1 \x07", "`\\x07`"), ("1 \u200b", "`\\u200b`"), ("1 é", "`é`")]
+)
+def test_a_sign_that_cannot_be_seen_is_shown_as_its_number(source: str, shown: str) -> None:
+    with pytest.raises(CelError) as error:
+        compile(source, {})
+    assert shown in str(error.value)

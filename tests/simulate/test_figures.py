@@ -131,6 +131,15 @@ def test_inferred_unknown_and_untimed_are_counted_separately(tmp_path: Path) -> 
     ]
 
 
+def test_only_rules_that_read_the_time_need_one(tmp_path: Path) -> None:
+    text = f"{NO_SECRETS}  always: {{tools: [read], when: now.getHours() < 25}}\n"
+    calls = [read("/secret"), read("/a")]
+    for timed, hits in ((False, {"no-secrets": 1}), (True, {"no-secrets": 1, "always": 2})):
+        trace = write(tmp_path / "t.jsonl", lines("s", calls, timed=timed))
+        found = {rule.id.rpartition("/")[2]: rule.hits for rule in _replayed(trace, text).rules}
+        assert found == hits
+
+
 def test_sessions_without_a_label_are_a_share_with_an_interval(tmp_path: Path) -> None:
     trace = write(
         tmp_path / "t.jsonl",

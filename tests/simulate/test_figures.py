@@ -211,8 +211,22 @@ def test_hits_and_errors_add_up_over_sessions(tmp_path: Path) -> None:
     (rule,) = figures.rules
     assert (rule.id, rule.hits, rule.sessions) == ("rules/no-secrets", 2, 2)
     assert (rule.succeeded, rule.failed) == (1, 1)
+    assert (figures.catch.calls_saved, figures.catch.cost_saved) == (0, 0)
     (error,) = figures.eval_errors
     assert (error.id, error.hits) == ("rules/odd", 4)
+
+
+def test_only_failed_sessions_save_what_came_after_a_refusal(tmp_path: Path) -> None:
+    calls = [read("/secret"), {**read("/a"), "cost": 0.5}, {**read("/b"), "cost": 0.25}]
+    sessions = [
+        lines(name, calls, success=success)
+        for name, success in (("a", True), ("b", True), ("c", False), ("d", None))
+    ]
+    figures = _replayed(write(tmp_path / "t.jsonl", *sessions), NO_SECRETS)
+    (rule,) = figures.rules
+    assert (rule.sessions, rule.succeeded, rule.failed) == (4, 2, 1)
+    assert (rule.first, rule.first_succeeded) == (4, 2)
+    assert (figures.catch.calls_saved, figures.catch.cost_saved) == (2, 0.75)
 
 
 def test_an_entry_in_observe_mode_refuses_nothing_and_is_counted(tmp_path: Path) -> None:

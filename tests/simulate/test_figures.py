@@ -220,12 +220,12 @@ def test_only_failed_sessions_save_what_came_after_a_refusal(tmp_path: Path) -> 
     calls = [read("/secret"), {**read("/a"), "cost": 0.5}, {**read("/b"), "cost": 0.25}]
     sessions = [
         lines(name, calls, success=success)
-        for name, success in (("a", True), ("b", True), ("c", False), ("d", None))
+        for name, success in zip("abcde", (True, True, True, False, None), strict=True)
     ]
     figures = _replayed(write(tmp_path / "t.jsonl", *sessions), NO_SECRETS)
     (rule,) = figures.rules
-    assert (rule.sessions, rule.succeeded, rule.failed) == (4, 2, 1)
-    assert (rule.first, rule.first_succeeded) == (4, 2)
+    assert (rule.sessions, rule.succeeded, rule.failed) == (5, 3, 1)
+    assert (rule.first, rule.first_succeeded) == (5, 3)
     assert (figures.catch.calls_saved, figures.catch.cost_saved) == (2, 0.75)
 
 

@@ -140,7 +140,7 @@ def from_cel(value: Any, depth: int = 0) -> Any:
         return str(value)
     if not isinstance(value, (list, tuple, dict)):
         return value
-    if depth > MAX_RESULT_DEPTH:
+    if depth >= MAX_RESULT_DEPTH:
         raise CelLimitError(
             "limit-depth", f"the result nests deeper than {MAX_RESULT_DEPTH} levels"
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 from policyguard.cel import CelError, CelEvaluationError, Declarations, compile  # noqa: A004
+from policyguard.cel.interop import MAX_RESULT_DEPTH
 
 MOMENT = datetime(2026, 3, 6, 10, 0, 0, 123456, tzinfo=UTC)
 
@@ -80,3 +82,30 @@ def test_a_result_that_nests_too_deep_is_an_error() -> None:
         deep = [deep]
     with pytest.raises(CelEvaluationError):
         compile("x", {"x": "dyn"})(x=deep)
+
+
+@pytest.mark.parametrize("wrap", [lambda item: [item], lambda item: {"k": item}])
+def test_a_result_nests_as_deep_as_the_message_says(wrap: Callable[[Any], Any]) -> None:
+    program = compile("x", {"x": "dyn"})
+    deepest: Any = 1
+    for _ in range(MAX_RESULT_DEPTH):
+        deepest = wrap(deepest)
+    assert program(x=deepest) == deepest
+    with pytest.raises(CelEvaluationError, match=f"deeper than {MAX_RESULT_DEPTH} levels"):
+        program(x=wrap(deepest))
+
+
+@pytest.mark.parametrize("declared", ["list(uint)", "map(string, uint)", {"n": "uint"}])
+@pytest.mark.parametrize("value", [None, 5, "12", "", [True], {"k": True}])
+def test_a_value_of_another_shape_than_declared_stays_as_it_is(declared: Any, value: Any) -> None:
+    assert compile("x", {"x": declared})(x=value) == value
+    assert compile("type(x)", {"x": declared})(x=value) == compile("type(x)", {"x": "dyn"})(x=value)
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"), [("1 \x07", "`\\x07`"), ("1 \u200b", "`\\u200b`"), ("1 é", "`é`")]
+)
+def test_a_sign_that_cannot_be_seen_is_shown_as_its_number(source: str, shown: str) -> None:
+    with pytest.raises(CelError) as error:
+        compile(source, {})
+    assert shown in str(error.value)

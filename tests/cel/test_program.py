@@ -332,6 +332,17 @@ class TestFunctions:
             program(x=True)
         assert caught.value.kind == "no-such-overload"
 
+    @pytest.mark.parametrize("source", ["size(x)", "[x].map(e, size(e))[0]"])
+    def test_an_overload_of_a_standard_function(self, source: str) -> None:
+        """`size` is written inline where there is none."""
+        own = Function("size", None, (INT,), INT, lambda number: number * 10)
+        declarations = Declarations({"x": DYN}, functions=(own, *STANDARD))
+        program = cel.compile(source, declarations)
+        assert [program(x=x) for x in (4, "ab", [1])] == [40, 2, 1]
+        with pytest.raises(cel.CelEvaluationError) as caught:
+            program(x=True)
+        assert caught.value.kind == "no-such-overload"
+
     def test_a_record_is_accepted_where_any_map_is(self) -> None:
         count = Function("count", None, (cel.map_of(STRING, DYN),), INT, len)
         declarations = Declarations({"x": record({"a": INT}, name="x")}, functions=[count])

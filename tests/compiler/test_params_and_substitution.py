@@ -46,6 +46,8 @@ def codes(result: FrontendResult) -> list[str]:
         ("{default: 20.0, env: P}", {"P": "20"}, 20.0),
         ("{default: 20.0, env: P}", {"P": "2.5"}, 2.5),
         ("{default: true, env: P}", {"P": "false"}, False),
+        ("{default: false, env: P}", {"P": "true"}, True),
+        ("{default: false, env: P}", {"P": "false"}, False),
         ("{default: 5m, env: P, max: 1h}", {"P": "60m"}, "60m"),
         ("{default: 60s, env: P, unit: ms}", {}, "60s"),
         ("{default: 60s, env: P, unit: ms}", {"P": "1500"}, "1500ms"),

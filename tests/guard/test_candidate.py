@@ -154,6 +154,29 @@ def test_differences_are_in_the_journal_behind_their_call(
     assert "candidate policies differed when recorded: 1 newly refused" in render_text(figures)
 
 
+def test_listeners_get_each_event_and_a_difference_behind_its_call(
+    policies: tuple[Path, Path],
+) -> None:
+    guard, _ = load(policies)
+    seen: list[tuple[str, str]] = []
+    guard.on(lambda event: seen.append((type(event).__name__, getattr(event, "call", ""))))
+    session = guard.session("s")
+    run(session, "new", n=2)
+    run(session, "old")
+    session.turn()
+    session.end()
+    assert seen == [
+        ("SessionStarted", ""),
+        ("Admitted", "c1"),
+        ("CandidateDiffered", "c1"),
+        ("Completed", "c1"),
+        ("Refused", "c2"),
+        ("CandidateDiffered", "c2"),
+        ("TurnStarted", ""),
+        ("SessionEnded", ""),
+    ]
+
+
 def test_a_resumed_session_is_known_in_part(policies: tuple[Path, Path], tmp_path: Path) -> None:
     store = tmp_path / "s" / "store.db"
     guard, _ = load(policies, store=store)
@@ -163,6 +186,16 @@ def test_a_resumed_session_is_known_in_part(policies: tuple[Path, Path], tmp_pat
     with guard:
         run(guard.session("s"), "new", n=2)
     assert [one.partial for one in differed] == [True]
+
+
+def test_it_counts_the_results_too(policies: tuple[Path, Path]) -> None:
+    policies[1].write_text(f"{CANDIDATE}  after: {{tools: [a], when: session.cost > 1.0}}\n")
+    guard, differed = load(policies)
+    session = guard.session("s")
+    session.record(session.check("a", {"n": 1}), result="done", cost=2)
+    assert differed == []
+    session.check("a", {"n": 2})
+    assert [one.violations for one in differed] == [("rules/after",)]
 
 
 def test_sub_agents_and_ends_are_followed(policies: tuple[Path, Path]) -> None:

@@ -445,6 +445,16 @@ def test_late_approvals_make_no_grant(policy: Path, clock: Clock) -> None:
     assert guard.grants() == ()
 
 
+def test_grants_of_another_process_are_listed_at_once(
+    policy: Path, clock: Clock, tmp_path: Path
+) -> None:
+    store = tmp_path / "s" / "store.db"
+    with load(policy, clock, store=store) as one, load(policy, clock, store=store) as other:
+        assert other.grants() == ()
+        made = grant(one.session("s", project="p"), "plain", {}, "tool", scope="project")
+        assert [held.id for held in other.grants()] == [made.id]
+
+
 def test_an_approval_that_no_check_waits_for_makes_no_grant(policy: Path, clock: Clock) -> None:
     guard = load(policy, clock)
     session = guard.session("s")

@@ -76,6 +76,64 @@ def test_json_that_resembles_an_mcp_result_is_plain_json(tmp_path: Path) -> None
     assert record_outcome(session, {"isError": True}).ok
 
 
+class SdkBlock:
+    """A block of text of another SDK."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+class SdkResult:
+    """A result of another SDK: not a model, with a flag of its own name."""
+
+    def __init__(self, content: Any, **flags: Any) -> None:
+        self.content = content
+        self.__dict__.update(flags)
+
+
+@pytest.mark.parametrize(
+    ("result", "is_read"),
+    [
+        (text_result("a"), True),
+        ({"content": [{"text": "a"}], "isError": True}, True),
+        ({"content": [{"text": "a"}], "_meta": {}}, True),
+        ({"content": [{"text": "a"}]}, False),
+        ({"content": [{"type": "text", "text": "a"}, {"text": "b"}]}, False),
+        ({"content": ["type", "types"]}, False),
+        (SdkResult([SdkBlock("a")], is_error=True), True),
+        (SdkResult([{"text": "a"}], isError=False), True),
+        (SdkResult([SdkBlock("a")]), False),
+        (SdkResult([SdkBlock("a")], is_error="no"), False),
+        (SdkResult("a", is_error=True), False),
+    ],
+)
+def test_a_result_is_read_by_its_blocks_or_its_flag(
+    tmp_path: Path, result: Any, is_read: bool
+) -> None:
+    outcome = record_outcome(load_session(tmp_path), result)
+    flag = getattr(result, "is_error", result.get("isError") if isinstance(result, dict) else None)
+    assert outcome.ok is not (is_read and flag is True)
+    assert ((outcome.text or outcome.error) == "a") is is_read
+
+
+def test_a_task_without_a_status_is_plain_json(tmp_path: Path) -> None:
+    outcome = record_outcome(load_session(tmp_path), {"task": {"id": 3}, "isError": True})
+    assert (outcome.ok, outcome.text) == (True, '{"task":{"id":3},"isError":true}')
+
+
+def test_structured_content_is_shown_only_instead_of_a_text(tmp_path: Path) -> None:
+    session = load_session(tmp_path)
+    both = record_outcome(session, text_result("one", structuredContent={"n": 1}))
+    neither = record_outcome(session, {"content": [], "isError": False})
+    assert (both.text, neither.text) == ("one", "")
+
+
+def test_blocks_of_the_mcp_sdk_show_no_empty_fields(tmp_path: Path) -> None:
+    image = types.ImageContent(type="image", data="AA", mimeType="image/png")
+    outcome = record_outcome(load_session(tmp_path), types.CallToolResult(content=[image]))
+    assert outcome.text == '{"type":"image","data":"AA","mimeType":"image/png"}'
+
+
 def test_running_task_is_pending_and_failed_task_is_a_failure(tmp_path: Path) -> None:
     session = load_session(tmp_path)
     task = {"taskId": "t1", "status": "working", "createdAt": "x", "ttl": 60000}
@@ -85,6 +143,23 @@ def test_running_task_is_pending_and_failed_task_is_a_failure(tmp_path: Path) ->
         session, {"task": {**task, "status": "failed", "statusMessage": "disk"}}
     )
     assert (failed.state, "disk" in failed.error) == ("failure", True)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"result": {"n": 1}},
+        {"task": "t"},
+        {"task": "t", "result": {"n": 1}},
+        {"task": {"status": "completed"}, "result": "done"},
+    ],
+)
+def test_fields_named_like_those_of_a_task_hide_no_text(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    result = text_result("no such file", isError=True, **fields)
+    outcome = record_outcome(load_session(tmp_path), result)
+    assert (outcome.ok, outcome.error) == (False, "no such file")
 
 
 def test_tool_results_cannot_set_the_flags_of_the_host(tmp_path: Path) -> None:

@@ -156,11 +156,24 @@ def test_an_anchor_of_an_earlier_version_is_reported_once_and_signed(setup: Jour
     assert setup.findings == []
 
 
+def test_without_its_first_line_nothing_is_said_of_its_version(setup: JournalSetup) -> None:
+    begin_as_before(setup)
+    setup.journal.path_of("s").write_bytes(setup.lines()[1])
+    assert codes(setup) == ["dropped"]
+
+
 def test_a_journal_of_an_earlier_version_may_have_no_anchor(setup: JournalSetup) -> None:
     begin_as_before(setup)
     setup.anchors.delete("s")
     assert codes(setup) == ["no-anchor"]
     setup.reopen().write(SessionStarted("s"))
+
+
+def test_the_anchor_of_a_journal_without_a_key_needs_no_mac(tmp_path: Path) -> None:
+    setup = JournalSetup(tmp_path)
+    setup.write(*run())
+    setup.journal.close()
+    assert codes(setup) == ["no-key"]
 
 
 RETENTION = Retention(keep_for=1, max_journals=100, max_gap=1, policy="p", digest="d")

@@ -553,3 +553,10 @@ def test_a_key_has_16_to_65536_bytes(tmp_path: Path, size: int, is_key: bool) ->
     else:
         with pytest.raises(JournalError, match="but a key has 16 to 65,536"):
             read_key(file)
+
+
+def test_a_journal_that_is_named_twice_is_verified_once(setup: JournalSetup) -> None:
+    once = after(setup, lambda lines: lines[1:])
+    file = setup.journal.path_of("s")
+    assert verify([file, setup.folder, file, setup.folder], anchors=setup.anchors) == once
+    assert (once.files, len(once.findings)) == (2, 1)

@@ -41,6 +41,8 @@ def status_after_scores(settings: Progress, *scores: float | None) -> str:
         ("minimize", [3, 3, 3, 2.4], "progressing"),
         ("minimize", [3, 3, 3, 3, 2.4], "progressing"),
         ("minimize", [3, 2.7, 2.4, 2.3, 2.2], "progressing"),  # small improvements add up
+        ("minimize", [3, 2, 2, 2, 2], "plateau"),  # compared with the latest improvement
+        ("maximize", [3, 4, 4, 4, 4], "plateau"),
         ("minimize", [3, 4, 5, 6], "plateau"),
         ("maximize", [3, 4, 5, 6], "progressing"),
         ("maximize", [6, 5, 4, 3], "plateau"),

@@ -131,6 +131,15 @@ def test_inferred_unknown_and_untimed_are_counted_separately(tmp_path: Path) -> 
     ]
 
 
+def test_only_rules_that_read_the_time_need_one(tmp_path: Path) -> None:
+    text = f"{NO_SECRETS}  always: {{tools: [read], when: now.getHours() < 25}}\n"
+    calls = [read("/secret"), read("/a")]
+    for timed, hits in ((False, {"no-secrets": 1}), (True, {"no-secrets": 1, "always": 2})):
+        trace = write(tmp_path / "t.jsonl", lines("s", calls, timed=timed))
+        found = {rule.id.rpartition("/")[2]: rule.hits for rule in _replayed(trace, text).rules}
+        assert found == hits
+
+
 def test_sessions_without_a_label_are_a_share_with_an_interval(tmp_path: Path) -> None:
     trace = write(
         tmp_path / "t.jsonl",
@@ -202,8 +211,22 @@ def test_hits_and_errors_add_up_over_sessions(tmp_path: Path) -> None:
     (rule,) = figures.rules
     assert (rule.id, rule.hits, rule.sessions) == ("rules/no-secrets", 2, 2)
     assert (rule.succeeded, rule.failed) == (1, 1)
+    assert (figures.catch.calls_saved, figures.catch.cost_saved) == (0, 0)
     (error,) = figures.eval_errors
     assert (error.id, error.hits) == ("rules/odd", 4)
+
+
+def test_only_failed_sessions_save_what_came_after_a_refusal(tmp_path: Path) -> None:
+    calls = [read("/secret"), {**read("/a"), "cost": 0.5}, {**read("/b"), "cost": 0.25}]
+    sessions = [
+        lines(name, calls, success=success)
+        for name, success in zip("abcde", (True, True, True, False, None), strict=True)
+    ]
+    figures = _replayed(write(tmp_path / "t.jsonl", *sessions), NO_SECRETS)
+    (rule,) = figures.rules
+    assert (rule.sessions, rule.succeeded, rule.failed) == (5, 3, 1)
+    assert (rule.first, rule.first_succeeded) == (5, 3)
+    assert (figures.catch.calls_saved, figures.catch.cost_saved) == (2, 0.75)
 
 
 def test_an_entry_in_observe_mode_refuses_nothing_and_is_counted(tmp_path: Path) -> None:

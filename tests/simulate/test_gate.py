@@ -58,6 +58,20 @@ def test_conditions_are_evaluated(expression: str, held: bool) -> None:
     assert (gate.expression, gate.triggered, gate.error) == (expression, held, None)
 
 
+@pytest.mark.parametrize(
+    ("expressions", "held"),
+    [
+        ([], False),
+        (["partial", "harm.refused > 9"], False),
+        (["partial", "harm.refused > 0"], True),
+        (["harm.refused > 0", "partial"], True),
+        (["partial", "catch.rate > 0.5"], True),
+    ],
+)
+def test_one_condition_is_enough(expressions: list[str], held: bool) -> None:
+    assert Gate(expressions, has_baseline=True).evaluate(_figures()) is held
+
+
 def test_the_report_shows_the_values_read() -> None:
     figures = _figures()
     assert Gate(["harm.rate > 0.01 || rules.size() > 9"], has_baseline=True).evaluate(figures)

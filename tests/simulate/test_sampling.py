@@ -61,8 +61,16 @@ def test_a_sample_is_a_share_of_the_sessions(tmp_path: Path) -> None:
 
 
 def test_a_sample_is_the_same_with_several_workers(tmp_path: Path) -> None:
-    files = traces(tmp_path)
-    assert report(files, 0.3) == report(files, 0.3, workers=2)
+    files = [*traces(tmp_path)]
+    for number in range(20):
+        parent, child = f"apart{number}", f"child{number}"  # in files that are read as one
+        files += [
+            write(tmp_path / f"{parent}.jsonl", lines(parent, [read("/a")], success=True)),
+            write(tmp_path / f"{child}.jsonl", lines(child, [read("/b")], parent=parent)),
+        ]
+    figures = report(tuple(files), 0.3)
+    assert figures == report(tuple(files), 0.3, workers=2)
+    assert any("apart" in file for file, _ in names(figures))
 
 
 @given(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=30))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import gc
 import os
 import signal
@@ -121,8 +123,12 @@ def test_a_session_lock_is_free_when_its_process_has_died(tmp_path: Path) -> Non
     )
     assert holder.stdout is not None
     assert holder.stdout.readline() == "up\n"
-    with pytest.raises(SessionBusyError, match="session 's' is held by another process; close it"):
+    with pytest.raises(SessionBusyError) as refused:
         store.lock_session("s")
+    with pytest.raises(SessionBusyError) as again:  # while the first error is kept
+        store.lock_session("s")
+    for error in (refused.value, again.value):
+        assert "session 's' is held by another process; close it" in str(error)
     with store.lock_session("t"):
         pass
     holder.send_signal(signal.SIGKILL)
@@ -147,10 +153,59 @@ print("up", flush=True); time.sleep(60)
     assert holder.stdout is not None
     assert holder.stdout.readline() == "up\n"
     file = LockFile(locks)
-    assert [file.is_process_alive(number) for number in (7, 8, 9)] == [False, True, False]
+    own = file.acquire_process_lock(9)
+    asked = (7, 8, 9, 10)
+    expected = [False, True, True, False]
+    assert [file.is_process_alive(number) for number in asked] == expected
+    ask = f"""
+from policyguard.store.session_locks import LockFile
+file = LockFile(__import__("pathlib").Path({str(locks)!r}))
+print([file.is_process_alive(number) for number in {asked}])
+"""
+    other = start(tmp_path / "store.db", ask).communicate(timeout=60)[0]
+    assert other == f"{expected}\n", "to ask neither takes nor frees a lock"
     holder.send_signal(signal.SIGKILL)
     holder.communicate()
     assert not file.is_process_alive(8)
+    own.release()
+    assert not file.is_process_alive(9)
+
+
+def test_whether_any_process_holds_a_session_is_seen_without_a_lock(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    ask = "print(store.has_locks())"
+    assert not store.has_locks()
+    assert start(store.path, ask).communicate(timeout=60)[0] == "False\n", "nothing stays locked"
+    with store.lock_session("s") as lock:
+        assert store.has_locks()
+        assert start(store.path, ask).communicate(timeout=60)[0] == "True\n"
+        assert lock.is_held
+    assert start(store.path, ask).communicate(timeout=60)[0] == "False\n"
+
+
+def test_a_disk_that_has_no_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one of a network without its lock service, which no test has."""
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    store.lock_session("s").release()
+    file = LockFile(tmp_path / "locks")
+    lock = fcntl.lockf
+
+    def fail(descriptor: int, command: int, *where: int) -> None:
+        if command & fcntl.LOCK_EX:
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+        lock(descriptor, command, *where)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("policyguard.store.session_locks.fcntl.lockf", fail)
+        for act in (
+            lambda: store.lock_session("s"),
+            lambda: file.acquire_process_lock(8),
+            lambda: file.is_process_alive(8),
+            store.has_locks,
+        ):
+            with pytest.raises(StoreError, match="cannot be locked: No locks available; use"):
+                act()
+    assert store.lock_session("s").is_held
 
 
 def test_closing_one_store_keeps_the_locks_of_another(tmp_path: Path) -> None:

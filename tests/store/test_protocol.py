@@ -292,9 +292,13 @@ def test_a_session_lock_is_exclusive(store: Store) -> None:
     assert lock.is_held
     with pytest.raises(SessionBusyError, match="session 's' is held by another guard"):
         store.lock_session("s")
-    with store.lock_session("other"):
-        pass
-    store.lock_session("other").release()
+    with store.lock_session("other") as other:
+        assert other.is_held
+    assert not other.is_held
+    again = store.lock_session("other")
+    other.release()
+    assert again.is_held
+    again.release()
     lock.release()
     lock.release()
     assert not lock.is_held

@@ -229,6 +229,18 @@ def test_the_first_charge_starts_the_time_for_all(store: Store) -> None:
     assert two.usage.started_at == 5
 
 
+def test_a_refund_is_of_the_charge_whoever_made_it(store: Store) -> None:
+    one, two = open_quotas(store, 2, QuotaSpec(limit=1000, within=10))
+    for quota in (one, two):
+        assert [try_charge(store, quota, at=1) for _ in range(3)] == [True] * 3
+    assert one.try_charge(5, 3), "in its lease"
+    two.charge(-5, 3)
+    assert usage_at(store, two, 3) == 6
+    assert usage_at(store, one, 10) == 6
+    assert usage_at(store, one, 11) == 0
+    assert drain(store, two, at=12) == 1000
+
+
 def test_charges_leave_the_window_whoever_made_them(store: Store) -> None:
     one, two = open_quotas(store, 2, QuotaSpec(limit=100, within=10))
     assert [try_charge(store, one, at=at) for at in (1, 2, 3)] == [True] * 3

@@ -160,8 +160,13 @@ def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
     with closing(sqlite3.connect(file)) as other, other:
         other.execute("CREATE TABLE constraints (id)")
     other.close()
-    with pytest.raises(StoreError, match="is not a policyguard store; use another file"):
+    with pytest.raises(StoreError, match="is not a policyguard store; use another file") as raised:
         fill(SqliteStore(file, caps=CAPS), 1)
+    assert raised.value.path == file
+    assert (raised.value.reason, raised.value.remedy) == (
+        "is not a policyguard store",
+        "use another file",
+    )
     with closing(sqlite3.connect(file)) as other, other:
         assert other.execute("SELECT count(*) FROM sqlite_master").fetchone() == (1,)
     other.close()

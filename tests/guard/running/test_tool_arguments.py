@@ -395,6 +395,38 @@ def test_opaque_argument_that_is_ignored_makes_no_difference(
     assert caplog.records == []
 
 
+@pytest.mark.parametrize(
+    ("sizes", "digested"),
+    [((1,), "-"), ((99,), "-"), ((100,), "a"), ((9000,), "a"), ((99, 49), "-"), ((99, 50), "b")],
+)
+def test_bytes_are_whole_up_to_half_of_what_is_left_of_the_bound(
+    tmp_path: pathlib.Path, sizes: tuple[int, ...], digested: str
+) -> None:
+    file = tmp_path / "policy.yaml"
+    rules = (
+        f"{name}: {{tools: [send], when: \"call.args.{name}.startsWith('<bytes of ')\", "
+        f'message: "{name} is a digest"}}'
+        for name in "ab"
+    )
+    file.write_text(
+        "policyguard: 1\nname: bytes\nbounds: {argument_bytes: 397}\n"
+        f"rules: {{{', '.join(rules)}}}\n"
+    )
+    session = Guard.load(file).session("a")
+
+    @session.guard.tool
+    def send(a: bytes, b: bytes) -> int:
+        return len(a + b)
+
+    data = [*(b"x" * size for size in sizes), b""][:2]
+    with session:
+        if digested == "-":
+            assert send(*data) == sum(sizes)
+        else:
+            with pytest.raises(CallRefused, match=f"{digested} is a digest"):
+                send(*data)
+
+
 def test_cycle_is_opaque_and_depth_is_refused(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(f"{POLICY}bounds: {{argument_bytes: 30000}}\n")

@@ -131,17 +131,21 @@ class Wrapped:
         """Add what is run beside a command, as far as it is written out."""
         reading = self._reading
         before, count = dict(reading.opaque), len(reading.commands)
+        values = reading.variables.keep()
         if isinstance(found, str):
             self._run_text(found, Input())
         else:
             self.add(found, Input(), (), (), around)
         reading.opaque = before
+        reading.variables.restore(values)  # it is a process of its own
+        added = reading.commands[count:]
+        runs = any(item.path or item.redirects for item in added)
         reading.commands[count:] = [
             # Its place is kept: others are named by theirs.
             SimpleCommand("", "", (), wrappers=item.wrappers)
-            if item.path == MANY
+            if not (runs and _is_written_out(item))
             else msgspec.structs.replace(item, guessed=item.guessed or guessed)
-            for item in reading.commands[count:]
+            for item in added
         ]
 
     def _unwrap(
@@ -393,6 +397,12 @@ class Wrapped:
 def _replace(word: str, placeholder: str, values: list[str]) -> list[str]:
     """Return the words that one with a placeholder becomes."""
     return [word.replace(placeholder, one) for one in values] if placeholder in word else [word]
+
+
+def _is_written_out(command: SimpleCommand) -> bool:
+    """Whether it can be seen which program runs: `*` and options are words of something else."""
+    name = command.program
+    return not name or (name[0] != "-" and command.path != MANY and bool(name.strip(MARKS)))
 
 
 def _run_by(runner: str, command: SimpleCommand) -> SimpleCommand:

@@ -12,7 +12,18 @@ import msgspec
 from policyguard.model.shell import CodeRunner, Wrapper
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, read_arguments
 from policyguard.shell.code_texts import find_commands, find_names
-from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME, Redirect, SimpleCommand
+from policyguard.shell.command_line import (
+    ANY,
+    GLOB,
+    MANY,
+    MARKS,
+    NAME,
+    Redirect,
+    SimpleCommand,
+    blur,
+    is_written_out,
+    run_by,
+)
 from policyguard.shell.files import find_written, normalize
 from policyguard.shell.inputs import Input
 from policyguard.shell.options import WrapperOptions, read_code_options
@@ -140,13 +151,13 @@ class Wrapped:
         reading.variables.restore(values)  # it is a process of its own
         added = reading.commands[count:]
         runs = any(item.path or item.redirects for item in added)
-        reading.commands[count:] = [
-            # Its place is kept: others are named by theirs.
-            SimpleCommand("", "", (), wrappers=item.wrappers)
-            if not (runs and _is_written_out(item))
-            else msgspec.structs.replace(item, guessed=item.guessed or guessed)
-            for item in added
-        ]
+        for index, item in enumerate(added, count):
+            if not runs or not is_written_out(item):
+                item = SimpleCommand("", "", (), wrappers=item.wrappers)  # it keeps its place
+            elif guessed:
+                item = blur(item) if isinstance(found, str) else item
+                item = msgspec.structs.replace(item, guessed=True)
+            reading.commands[index] = item
 
     def _unwrap(
         self, wrapper: Wrapper, name: str, arguments: list[str], index: int, given: Input
@@ -323,7 +334,7 @@ class Wrapped:
                 self._reading.add_unknown("script that is run is not known", writers)
         if texts and operands and not runner.operand:  # code may run them, as `exec @ARGV`
             behind = SimpleCommand(operands[0], operands[0], tuple(operands[1:]))
-            self._reading.add(_run_by(command.program, behind))
+            self._reading.add(run_by(command.program, behind))
         for text in texts:
             if runner.runs_by and is_static(text) and not any(by in text for by in runner.runs_by):
                 continue
@@ -358,7 +369,7 @@ class Wrapped:
         if "syntax error" in reading.opaque and "syntax error" not in before:
             added = [item for item in added if item.path != MANY]
             reading.opaque = before
-        reading.commands[count:] = [_run_by(runner, item) for item in added]
+        reading.commands[count:] = [run_by(runner, item) for item in added]
 
     def _note_written(self, index: int) -> None:
         """Keep which files a command writes, and what: they may be run later."""
@@ -397,18 +408,3 @@ class Wrapped:
 def _replace(word: str, placeholder: str, values: list[str]) -> list[str]:
     """Return the words that one with a placeholder becomes."""
     return [word.replace(placeholder, one) for one in values] if placeholder in word else [word]
-
-
-def _is_written_out(command: SimpleCommand) -> bool:
-    """Whether it can be seen which program runs: `*` and options are words of something else."""
-    name = command.program
-    return not name or (name[0] != "-" and command.path != MANY and bool(name.strip(MARKS)))
-
-
-def _run_by(runner: str, command: SimpleCommand) -> SimpleCommand:
-    """Return a command of code, which may be prose: `$x` is hardly an option or file in it."""
-    words = command.arguments
-    if command.path != MANY:
-        words = tuple(word.replace(MANY, NAME).replace(ANY, NAME) for word in words)
-    around = (runner, *command.wrappers)
-    return msgspec.structs.replace(command, arguments=words, wrappers=around)

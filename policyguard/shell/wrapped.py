@@ -172,6 +172,8 @@ class Wrapped:
         rest = arguments[position + wrapper.operands :]
         if wrapper.operands and "--" in rest:
             rest = rest[rest.index("--") + 1 :]
+        if options.program:
+            rest = [options.program, *rest]
         if options.texts and wrapper.assignments:  # `env -S "A=1 program" argument`
             options.texts[-1] += "".join(f" {word}" for word in rest)
         indices: list[int] = []

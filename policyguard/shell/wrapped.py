@@ -13,11 +13,8 @@ from policyguard.model.shell import CodeRunner, Wrapper
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, read_arguments
 from policyguard.shell.code_texts import find_commands, find_names
 from policyguard.shell.command_line import (
-    ANY,
-    GLOB,
     MANY,
     MARKS,
-    NAME,
     Redirect,
     SimpleCommand,
     blur,
@@ -28,6 +25,7 @@ from policyguard.shell.files import find_written, normalize
 from policyguard.shell.inputs import Input
 from policyguard.shell.options import WrapperOptions, read_code_options
 from policyguard.shell.outputs import Outputs, find_names_of
+from policyguard.shell.placeholders import find_unknown_end, put_in, write_marks
 from policyguard.shell.variables import MOVERS, READERS
 from policyguard.shell.words import is_static
 
@@ -39,9 +37,6 @@ _INPUT_FILES = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/", "-")
 PROCESS_FILE = "/dev/fd/63"
 """The name of a file that `<(…)` becomes."""
 _END_OF_EXEC = (";", "+")
-_UP_TO_UNKNOWN = re.compile(f".*([{ANY}{NAME}])", re.DOTALL)
-_PLACEHOLDER = re.compile(f"[{MARKS}]")
-_STAND_INS = {MANY: "${_}", ANY: '"${_}"', NAME: '"${_}"'}  # bash sets `_` at each command
 _Written = tuple[tuple[int, ...], str | None]  # by which commands, and what if it is known
 _WINDOWS_PROGRAM = ".exe"
 """How programs of Windows end, in WSL and Git Bash: `git.exe` is git."""
@@ -90,8 +85,7 @@ class Wrapped:
             sources += self._find_writers(words)
         is_known = is_static(program)
         if not is_known:
-            # A folder may end in what is unknown.
-            program = _UP_TO_UNKNOWN.sub(lambda match: match[1], program)
+            program = find_unknown_end(program)
         command = SimpleCommand(
             path, program, tuple(arguments), redirects, variables, sources, around
         )
@@ -245,9 +239,7 @@ class Wrapped:
             while end < len(arguments) and arguments[end] not in _END_OF_EXEC:
                 end += 1
             rest = [
-                name
-                for word in arguments[position + 1 : end]
-                for name in _replace(word, "{}", names)
+                name for word in arguments[position + 1 : end] for name in put_in(word, "{}", names)
             ]
             if wrapper.joins:
                 indices += self._run_text(" ".join(rest), given)
@@ -263,7 +255,7 @@ class Wrapped:
             new = self.outputs.printed_names(given.sources) or [MANY]
             if not placeholder:
                 return [rest + new]
-            return [[name for word in rest for name in _replace(word, placeholder, new)]]
+            return [[name for word in rest for name in put_in(word, placeholder, new)]]
         if placeholder:
             lines = [line.lstrip() for line in known.splitlines() if line.strip()]
             if len(lines) > self._reading.bounds.loop_values:
@@ -278,8 +270,7 @@ class Wrapped:
         if not is_static(text):
             if not text.strip(MARKS + " \t\n;"):
                 return self._reading.add_unknown("command text is not known", given.sources)
-            text = text.replace(GLOB, "*")
-            text = _PLACEHOLDER.sub(lambda match: _STAND_INS[match[0]], text)
+            text = write_marks(text)
         return self._reading.read_text(text, given)
 
     def _run_script(
@@ -405,8 +396,3 @@ class Wrapped:
                 found.update(self._written.get(path, _UNWRITTEN)[0])
                 path = path.rpartition("/")[0]
         return tuple(sorted(found))
-
-
-def _replace(word: str, placeholder: str, values: list[str]) -> list[str]:
-    """Return the words that one with a placeholder becomes."""
-    return [word.replace(placeholder, one) for one in values] if placeholder in word else [word]

@@ -33,6 +33,9 @@ class Wrapper(PolicyStruct, frozen=True, kw_only=True):
 
     values: tuple[str, ...] = ()
     """Its options that take a value."""
+    program: tuple[str, ...] = ()
+    """Options whose value is the program, with the rest for its arguments, as `--entrypoint` of
+    docker run."""
     folder: tuple[str, ...] = ()
     """Options whose value is the folder in which the command runs, as `-C` of env."""
     operands: int = 0
@@ -125,9 +128,12 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     same: tuple[tuple[str, ...], ...] = ()
     """Options that mean the same, as `-f` and `--force`."""
     text: tuple[str, ...] = ()
-    """Further options whose value is a command text, as `--upload-pack` of git."""
+    """Further options whose value is a command text, as `--upload-pack` of git; `operands`: each
+    other word is one."""
     runs: str = ""
     """RE2 in a word, behind which a command text stands, as `^alias[.][^=]+=!` for git."""
+    prose: tuple[str, ...] = ()
+    """Options whose value is text for people, in which `runs` is not looked for."""
 
 
 class Shell(PolicyStruct, frozen=True, kw_only=True):

@@ -52,3 +52,23 @@ class CommandLine(msgspec.Struct, frozen=True):
 
     commands: tuple[SimpleCommand, ...]
     opaque: tuple[str, ...] = ()
+
+
+def is_written_out(command: SimpleCommand) -> bool:
+    """Whether it can be seen which program runs: `*` and options are words of something else."""
+    name = command.program
+    return not name or (name[0] != "-" and command.path != MANY and bool(name.strip(MARKS)))
+
+
+def blur(command: SimpleCommand) -> SimpleCommand:
+    """Return a command of what may be prose: `$x` is hardly an option or file in it."""
+    words = command.arguments
+    if command.path != MANY:
+        words = tuple(word.replace(MANY, NAME).replace(ANY, NAME) for word in words)
+    return msgspec.structs.replace(command, arguments=words)
+
+
+def run_by(runner: str, command: SimpleCommand) -> SimpleCommand:
+    """Return a command that code names."""
+    around = (runner, *command.wrappers)
+    return msgspec.structs.replace(blur(command), wrappers=around)

@@ -28,5 +28,9 @@ class Tail(msgspec.Struct, frozen=True):
     redirects: tuple[Redirect, ...] = ()
     words: tuple[str, ...] = ()
 
+    def join(self, more: Tail) -> Tail:
+        """Return both, this one first."""
+        return Tail(self.redirects + more.redirects, self.words + more.words)
+
 
 NO_TAIL = Tail()

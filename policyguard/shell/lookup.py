@@ -44,18 +44,20 @@ class Lookup(Generic[T]):
 
         A subcommand is the first operand. One behind an option may be the value of that.
         """
-        is_option = False
+        is_option = was_group = False
         for index, word in enumerate(words):
             if word[:1] == "-":
                 is_option = True
                 continue
-            name, behind = f"{group} {word}", words[index + 1 :]
-            if name in self._groups:
-                longer, rest = self._find_subcommand(name, behind)
+            name = f"{group} {word}"
+            # What is behind a second one was looked at with the first.
+            if name in self._groups and not (was_group and is_option):
+                was_group = True
+                longer, rest = self._find_subcommand(name, words[index + 1 :])
                 if longer:
                     return longer, rest
             if name in self._exact:
-                return name, behind
+                return name, words[index + 1 :]
             if not is_option:
                 break
             is_option = False

@@ -11,6 +11,8 @@ from policyguard.shell.arguments import read_arguments
 from policyguard.shell.lookup import Lookup
 
 _QUOTES = "'\"`"
+_OPERANDS = "operands"
+"""In `text`: each word that is no option."""
 
 
 class OptionTexts:
@@ -35,13 +37,18 @@ class OptionTexts:
     def find(self, program: Program, arguments: Sequence[str]) -> Iterator[str]:
         """Yield the texts that a listed program runs."""
         if program.text:
-            for option in read_arguments(arguments, program).options:
+            read = read_arguments(arguments, program)
+            for option in read.options:
                 if option.value and _is_one_of(option.text, program.text):
                     yield option.value
+            if _OPERANDS in program.text:
+                yield from read.operands
         if program.runs:
             pattern = _compile(program.runs)
+            previous = ""
             for word in arguments:
-                if (span := pattern.find_span(word)) is not None:
+                is_prose, previous = _takes_prose(previous, program), word
+                if not is_prose and (span := pattern.find_span(word)) is not None:
                     yield _cut(word, span[1])
 
     def guess(self, arguments: Sequence[str]) -> Iterator[str | list[str]]:
@@ -52,7 +59,9 @@ class OptionTexts:
         for index, word in enumerate(arguments):
             following = arguments[index + 1 :]
             if word in self._after:
-                if following and following[0][:1] != "-":
+                if len(following) == 1 and " " in following[0]:
+                    yield following[0]
+                elif following and following[0][:1] != "-":
                     yield [*following]
                 return  # what follows belongs to that command
             if word in self._text:
@@ -69,10 +78,19 @@ class OptionTexts:
 
 
 def _is_one_of(option: str, names: Sequence[str]) -> bool:
-    """Whether an option with a value is one of `names`, if only the last letter of a cluster."""
+    """Whether an option with a value is one of `names`, cut short or within a cluster too."""
     if option in names:
         return True
-    return option[:2] != "--" and any(f"-{letter}" in names for letter in option[1:])
+    if option[:2] == "--":
+        return len(option) > 3 and any(name.startswith(option) for name in names)
+    return any(f"-{letter}" in names for letter in option[1:])
+
+
+def _takes_prose(option: str, program: Program) -> bool:
+    """Whether the word behind this one is text for people, as behind `-am` of `git commit`."""
+    if option in program.prose:
+        return True
+    return option[:1] == "-" and option[1:2] != "-" and f"-{option[-1]}" in program.prose
 
 
 def _cut(word: str, start: int) -> str:

@@ -17,6 +17,8 @@ class WrapperOptions:
         self.texts: list[str] = []
         self.folder = ""
         """The folder in which the command runs; empty: the current one."""
+        self.program = ""
+        """The program, if an option names it."""
         self.placeholder = ""
         self.reads_input = False
         self.other_command: list[str] = []
@@ -70,6 +72,9 @@ class WrapperOptions:
         if equals and name in wrapper.folder:
             self.folder = value
             return 0
+        if name in wrapper.program:
+            self.program = value if equals else "".join(following)
+            return not equals
         if word in wrapper.values:
             return 1
         if word.startswith("--") or name in wrapper.text or name in wrapper.replaces:
@@ -99,7 +104,7 @@ class WrapperOptions:
         return 0
 
     def _read_text(self, value: str, following: Sequence[str], *, attached: bool) -> int:
-        if self.wrapper.script:
+        if self.wrapper.script and not attached:
             self._wants_text = True  # the text is the first operand, after all options
             return 0
         self.texts.append(value if attached else "".join(following))

@@ -216,7 +216,8 @@ class CommandPatterns:
             return True
         wrappers = self._reader.wrappers
         around = [wrappers.find(name) for name in command.wrappers]
-        if around and around[-1] is None:
+        runner = self._reader.code.find(command.wrappers[-1]) if around else None
+        if runner is not None and runner.modules:
             return True  # `pip` in `python -m pip`: who lets python run lets it run this
         if not all(wrapper is not None and wrapper.harmless for wrapper in around):
             return False

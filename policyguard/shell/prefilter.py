@@ -71,6 +71,9 @@ def _find_hiding(facts: Shell) -> list[str]:
     parts += [rf"\s{re.escape(option)}\w" for option in sorted(modules)]
     if always:
         parts.append(_names(always))
+    written = f"(?:>|{_names(writers)})" if writers else ">"
+    # A file that was written before is run by its path.
+    parts.append(rf"(?s:{written}.*[;&|(\n].*)[\s;&|(][\w.~-]*/")
     if fed:
         # A shell runs its input, or a file that a program before it wrote.
         given = f"(?:[|<>]|{_names(writers)})" if writers else "[|<>]"

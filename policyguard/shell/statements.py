@@ -203,7 +203,7 @@ class Statements:
                 body = child
                 continue
             more, read, to_process = self.read_redirect(child)
-            tail = _join(tail, more)
+            tail = tail.join(more)
             given = read or given
             outputs += to_process
         if body is None:
@@ -313,6 +313,8 @@ class Statements:
                         self._wrapped.assign(name, value)
                         names += (name,)
         name = words[0]
+        if name == "unset":
+            self.variables.forget(words[1:])
         return [self.add(SimpleCommand(name, name, tuple(words[1:]), tail.redirects, names))]
 
     def _run_command(self, node: Node, given: Input, tail: Tail) -> list[int]:
@@ -332,7 +334,7 @@ class Statements:
                 names += self._assign(child)
             elif kind in _REDIRECTS:
                 more, read, to_process = self.read_redirect(child)
-                tail = _join(tail, more)
+                tail = tail.join(more)
                 outputs += to_process
                 given = read or given
                 sources += read.sources
@@ -395,7 +397,3 @@ def _ends_in_list(node: Node) -> bool:
     while node.type == "redirected_statement":
         node = node.named_children[0]
     return node.type == "list"
-
-
-def _join(tail: Tail, more: Tail) -> Tail:
-    return Tail(tail.redirects + more.redirects, tail.words + more.words)

@@ -46,6 +46,14 @@ class Variables:
             value = MANY
         self._values[name] = value if len(value) <= 4096 else MANY
 
+    def keep(self) -> dict[str, str]:
+        """Return the values, for `restore` after what has variables of its own."""
+        return dict(self._values)
+
+    def restore(self, values: dict[str, str]) -> None:
+        """Give all variables the values that they had."""
+        self._values = values
+
     def replace(self, name: str, value: str) -> None:
         """Give `name` a value whatever it was before."""
         self._values[name] = value

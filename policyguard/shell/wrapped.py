@@ -12,11 +12,20 @@ import msgspec
 from policyguard.model.shell import CodeRunner, Wrapper
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, read_arguments
 from policyguard.shell.code_texts import find_commands, find_names
-from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME, Redirect, SimpleCommand
+from policyguard.shell.command_line import (
+    MANY,
+    MARKS,
+    Redirect,
+    SimpleCommand,
+    blur,
+    is_written_out,
+    run_by,
+)
 from policyguard.shell.files import find_written, normalize
 from policyguard.shell.inputs import Input
 from policyguard.shell.options import WrapperOptions, read_code_options
 from policyguard.shell.outputs import Outputs, find_names_of
+from policyguard.shell.placeholders import find_unknown_end, put_in, write_marks
 from policyguard.shell.variables import MOVERS, READERS
 from policyguard.shell.words import is_static
 
@@ -28,9 +37,6 @@ _INPUT_FILES = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/", "-")
 PROCESS_FILE = "/dev/fd/63"
 """The name of a file that `<(…)` becomes."""
 _END_OF_EXEC = (";", "+")
-_UP_TO_UNKNOWN = re.compile(f".*([{ANY}{NAME}])", re.DOTALL)
-_PLACEHOLDER = re.compile(f"[{MARKS}]")
-_STAND_INS = {MANY: "${_}", ANY: '"${_}"', NAME: '"${_}"'}  # bash sets `_` at each command
 _Written = tuple[tuple[int, ...], str | None]  # by which commands, and what if it is known
 _WINDOWS_PROGRAM = ".exe"
 """How programs of Windows end, in WSL and Git Bash: `git.exe` is git."""
@@ -79,8 +85,7 @@ class Wrapped:
             sources += self._find_writers(words)
         is_known = is_static(program)
         if not is_known:
-            # A folder may end in what is unknown.
-            program = _UP_TO_UNKNOWN.sub(lambda match: match[1], program)
+            program = find_unknown_end(program)
         command = SimpleCommand(
             path, program, tuple(arguments), redirects, variables, sources, around
         )
@@ -131,18 +136,22 @@ class Wrapped:
         """Add what is run beside a command, as far as it is written out."""
         reading = self._reading
         before, count = dict(reading.opaque), len(reading.commands)
+        values = reading.variables.keep()
         if isinstance(found, str):
             self._run_text(found, Input())
         else:
             self.add(found, Input(), (), (), around)
         reading.opaque = before
-        reading.commands[count:] = [
-            # Its place is kept: others are named by theirs.
-            SimpleCommand("", "", (), wrappers=item.wrappers)
-            if item.path == MANY
-            else msgspec.structs.replace(item, guessed=item.guessed or guessed)
-            for item in reading.commands[count:]
-        ]
+        reading.variables.restore(values)  # it is a process of its own
+        added = reading.commands[count:]
+        runs = any(item.path or item.redirects for item in added)
+        for index, item in enumerate(added, count):
+            if not runs or not is_written_out(item):
+                item = SimpleCommand("", "", (), wrappers=item.wrappers)  # it keeps its place
+            elif guessed:
+                item = blur(item) if isinstance(found, str) else item
+                item = msgspec.structs.replace(item, guessed=True)
+            reading.commands[index] = item
 
     def _unwrap(
         self, wrapper: Wrapper, name: str, arguments: list[str], index: int, given: Input
@@ -157,6 +166,8 @@ class Wrapped:
         rest = arguments[position + wrapper.operands :]
         if wrapper.operands and "--" in rest:
             rest = rest[rest.index("--") + 1 :]
+        if options.program:
+            rest = [options.program, *rest]
         if options.texts and wrapper.assignments:  # `env -S "A=1 program" argument`
             options.texts[-1] += "".join(f" {word}" for word in rest)
         indices: list[int] = []
@@ -228,9 +239,7 @@ class Wrapped:
             while end < len(arguments) and arguments[end] not in _END_OF_EXEC:
                 end += 1
             rest = [
-                name
-                for word in arguments[position + 1 : end]
-                for name in _replace(word, "{}", names)
+                name for word in arguments[position + 1 : end] for name in put_in(word, "{}", names)
             ]
             if wrapper.joins:
                 indices += self._run_text(" ".join(rest), given)
@@ -246,7 +255,7 @@ class Wrapped:
             new = self.outputs.printed_names(given.sources) or [MANY]
             if not placeholder:
                 return [rest + new]
-            return [[name for word in rest for name in _replace(word, placeholder, new)]]
+            return [[name for word in rest for name in put_in(word, placeholder, new)]]
         if placeholder:
             lines = [line.lstrip() for line in known.splitlines() if line.strip()]
             if len(lines) > self._reading.bounds.loop_values:
@@ -261,8 +270,7 @@ class Wrapped:
         if not is_static(text):
             if not text.strip(MARKS + " \t\n;"):
                 return self._reading.add_unknown("command text is not known", given.sources)
-            text = text.replace(GLOB, "*")
-            text = _PLACEHOLDER.sub(lambda match: _STAND_INS[match[0]], text)
+            text = write_marks(text)
         return self._reading.read_text(text, given)
 
     def _run_script(
@@ -319,7 +327,7 @@ class Wrapped:
                 self._reading.add_unknown("script that is run is not known", writers)
         if texts and operands and not runner.operand:  # code may run them, as `exec @ARGV`
             behind = SimpleCommand(operands[0], operands[0], tuple(operands[1:]))
-            self._reading.add(_run_by(command.program, behind))
+            self._reading.add(run_by(command.program, behind))
         for text in texts:
             if runner.runs_by and is_static(text) and not any(by in text for by in runner.runs_by):
                 continue
@@ -354,7 +362,7 @@ class Wrapped:
         if "syntax error" in reading.opaque and "syntax error" not in before:
             added = [item for item in added if item.path != MANY]
             reading.opaque = before
-        reading.commands[count:] = [_run_by(runner, item) for item in added]
+        reading.commands[count:] = [run_by(runner, item) for item in added]
 
     def _note_written(self, index: int) -> None:
         """Keep which files a command writes, and what: they may be run later."""
@@ -388,17 +396,3 @@ class Wrapped:
                 found.update(self._written.get(path, _UNWRITTEN)[0])
                 path = path.rpartition("/")[0]
         return tuple(sorted(found))
-
-
-def _replace(word: str, placeholder: str, values: list[str]) -> list[str]:
-    """Return the words that one with a placeholder becomes."""
-    return [word.replace(placeholder, one) for one in values] if placeholder in word else [word]
-
-
-def _run_by(runner: str, command: SimpleCommand) -> SimpleCommand:
-    """Return a command of code, which may be prose: `$x` is hardly an option or file in it."""
-    words = command.arguments
-    if command.path != MANY:
-        words = tuple(word.replace(MANY, NAME).replace(ANY, NAME) for word in words)
-    around = (runner, *command.wrappers)
-    return msgspec.structs.replace(command, arguments=words, wrappers=around)

@@ -131,6 +131,17 @@ def test_a_string_without_its_end_is_a_syntax_error(text: str) -> None:
     assert "syntax error" in shell_reader().read(text).opaque
 
 
+def test_a_subcommand_is_found_in_no_time() -> None:
+    start = time.process_time()
+    ShellReader(shell_facts()).read("docker" + " --x compose" * 1_300)
+    assert time.process_time() - start < 0.3
+
+
+def test_the_name_of_a_group_may_be_a_value_before_it() -> None:
+    line = shell_reader().read("docker --context compose --x compose exec c ls")
+    assert line.commands[-1].program == "ls"
+
+
 def test_the_parser_is_halted() -> None:
     bounds = msgspec.structs.replace(shell_facts().bounds, milliseconds=20)
     reader = ShellReader(msgspec.structs.replace(shell_facts(), bounds=bounds))

@@ -33,6 +33,11 @@ def check_patterns(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]
     for index, wrapper in enumerate(policy.outcomes.wrappers):
         wrapper_path: Path = ("outcomes", "wrappers", index)
         yield from _check_pattern(wrapper, wrapper_path, _NO_EXAMPLES, (), merged)
+    for name, program in policy.classify.shell.programs.items():
+        for key, text in (("script", program.script), ("runs", program.runs)):
+            if text:
+                program_path: Path = ("classify", "shell", "programs", name, key)
+                yield from _check_pattern(text, program_path, _NO_EXAMPLES, (), merged)
 
 
 def _check_pattern(

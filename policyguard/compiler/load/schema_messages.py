@@ -286,6 +286,8 @@ def _describe_mismatch(problem: ValidationProblem, node: Node | None) -> Message
         hint = f"`{problem.path[-1]}` is empty: write its value, or omit the key"
     elif expected.text == "a list" and isinstance(value, dict):
         hint = items_hint(problem)
+    elif expected.text == "a list" and "x-hint" in problem.schema:
+        hint = problem.schema["x-hint"]
     elif (
         isinstance(value, str)
         and "a list" in expected.text

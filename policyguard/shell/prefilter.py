@@ -72,8 +72,9 @@ def _find_hiding(facts: Shell) -> list[str]:
     if always:
         parts.append(_names(always))
     written = f"(?:>|{_names(writers)})" if writers else ">"
-    # A file that was written before is run by its path.
-    parts.append(rf"(?s:{written}.*[;&|(\n].*)[\s;&|(][\w.~-]*/")
+    # A file that was written before is run by its path, perhaps behind programs that run others.
+    around = "|".join(_any_text(name) for name in facts.wrappers)
+    parts.append(rf"(?s:{written}.*)[;&|(\n]\s*(?:(?:{around})\s(?:[^;&|\n]*\s)?)?[\w.~-]*/")
     if fed:
         # A shell runs its input, or a file that a program before it wrote.
         given = f"(?:[|<>]|{_names(writers)})" if writers else "[|<>]"
@@ -81,6 +82,10 @@ def _find_hiding(facts: Shell) -> list[str]:
     return parts
 
 
+def _any_text(glob: str) -> str:
+    return re.escape(glob).replace(r"\*", r"[\w.]*")
+
+
 def _names(names: list[str]) -> str:
-    globs = "|".join(re.escape(name).replace(r"\*", r"[\w.]*") for name in names)
+    globs = "|".join(map(_any_text, names))
     return rf"(?:^|[^\w.-])(?:{globs})(?:[^\w.-]|\z)"

@@ -73,7 +73,7 @@ _DECORATION = r"\x1b\[[0-9;?]*[A-Za-z]|[\x{2800}-\x{28ff}]"
 _MAX_MASKED_CHARS = 32768
 """Characters at the head, and at the tail, of a result in which variable parts are masked."""
 _PREFIX = lazy_pattern(
-    r"(?:cd (?:[^\s;&|<>$`()]| (?!&))++ && |timeout (?:-\S++ )*+[\d.]++[smhd]? |time "
+    r"(?:cd (?>(?:[^\s;&|<>$`()]| (?!&))+) && |timeout (?>(?:-\S++ )*)[\d.]++[smhd]? |time "
     r"|nice (?:-n -?\d++ )?|sudo |env |[A-Z_][A-Z0-9_]*+=[^\s;&|$`'\"]*+ )"
 )
 _VALUE = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[\w.+-]*\d[\w.+-]*)"""
@@ -84,7 +84,7 @@ _MIN_ECHO_CHARS = 3
 _MAX_ECHO_CHARS = 1024
 """Length of results in which echoed words are masked, and of arguments in which they are found."""
 _MAX_ECHO_ARGS = 32
-_SQL_COMMENT = lazy_pattern(r"(?<!\S)-- [^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/")
+_SQL_COMMENT = lazy_pattern(r"(?<!\S)-- [^\n]*+|/\*(?>(?:[^*]|\*(?!/))*)\*/")
 _PREFIX_WORDS = ("cd ", "timeout ", "time ", "nice ", "sudo ", "env ")
 _TEXT_OPTIONS = ("-c", "-lc")
 _MAX_PREFIXES = 8

@@ -29,7 +29,7 @@ _ALWAYS_SHALLOW_BYTES = 2 * MAX_DEPTH
 """A shorter text cannot close as many brackets as it would have to open."""
 
 _OPENING, _CLOSING = b"[{", b"]}"
-_STRUCTURE = lazy_pattern(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
+_STRUCTURE = lazy_pattern(rb'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"|[\[\]{}]', re.DOTALL)
 """Brackets, and strings, whose brackets do not count."""
 
 _TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep: flatten the arguments"

@@ -12,7 +12,7 @@ from policyguard.shell.words import SIMPLE_WORD, read_simple_words
 _END = r"(?=[ \t\n;|]|&&|$)"
 _FILE = r"[012&]?>>?[ \t]*+([\w./-]*[A-Za-z./_][\w./-]*+)"
 _TOKEN = lazy_pattern(
-    rf"[ \t]*+(?:((?:{SIMPLE_WORD}{_END}[ \t]*+)++)|(?:{_FILE}|[012]?>&[012]){_END}()"
+    rf"[ \t]*+(?:((?>(?:{SIMPLE_WORD}{_END}[ \t]*+)+))|(?:{_FILE}|[012]?>&[012]){_END}()"
     rf"|(&&|\|\||\|(?!&)|;(?!;)|\n)[ \t\n]*+)[ \t]*+",
     re.ASCII,
 )

@@ -12,10 +12,10 @@ BREAK = "\x03"
 """An unquoted separator, as of `$IFS`: the word is cut there."""
 
 _UNKNOWN = lazy_pattern(f"[{MARKS}]")
-SIMPLE_WORD = r"""~?(?:[\w./:=@%+,*-]++|'[^']*+'|"[^"$`\\]*+")++"""
+SIMPLE_WORD = r"""~?(?>(?:[\w./:=@%+,*-]++|'[^']*+'|"[^"$`\\]*+")+)"""
 """A word without expansions and escapes, as a regular expression (ASCII)."""
 _SIMPLE_WORD = lazy_pattern(SIMPLE_WORD, re.ASCII)
-_SIMPLE = lazy_pattern(rf"{SIMPLE_WORD}(?:[ \t]++{SIMPLE_WORD})*+", re.ASCII)
+_SIMPLE = lazy_pattern(rf"{SIMPLE_WORD}(?>(?:[ \t]++{SIMPLE_WORD})*)", re.ASCII)
 _SIMPLE_PART = lazy_pattern(r"""'([^']*)'|"([^"]*)"|\*""")
 _SPECIAL = lazy_pattern(r"[\\*?\[{}~]")
 _UNQUOTED = lazy_pattern(r"\\\n|\\(.)|[*?]|\[[^\]\s/]+\]|[^\\*?\[]+|\[|\\$", re.DOTALL)

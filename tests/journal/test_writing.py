@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
@@ -248,10 +249,11 @@ def test_a_session_has_one_writer_at_a_time(tmp_path: Path) -> None:
     setup = JournalSetup(tmp_path)
     setup.write(SessionStarted("s"))
     other = setup.reopen()
+    gc.collect()  # files of other tests may be closed at any time
     opened = len([*Path("/proc/self/fd").iterdir()])
     with pytest.raises(JournalError, match="is being written by another process or guard; end"):
         other.write(SessionStarted("s"))
-    assert len([*Path("/proc/self/fd").iterdir()]) == opened
+    assert len([*Path("/proc/self/fd").iterdir()]) <= opened
     other.write(SessionStarted("t"))
     setup.write(SessionEnded("s"))
     other.write(TurnStarted("s"))

@@ -10,6 +10,7 @@ from policyguard.shell.arguments import UNKNOWN_PROGRAM, Arguments, Option, read
 from policyguard.shell.command_line import ANY, MANY, MARKS, SimpleCommand
 from policyguard.shell.files import find_read, find_written, normalize
 from policyguard.shell.folders import join_folder
+from policyguard.shell.globs import Glob
 from policyguard.shell.lookup import Lookup
 from policyguard.shell.pattern import Flag, Stage, Word
 from policyguard.shell.words import is_static
@@ -64,10 +65,12 @@ def may_match(stage: Stage, read: ReadCommand) -> bool:
         return stage.program.may_match(head + ANY if found else head)
     if not (read.is_known or stage.program.may_match(command.program)):
         return False
+    if not _match_words(stage, read, certain=False):
+        return False
+    spelled, without = _spell(stage, read.program)
     return (
-        _match_words(stage, read, certain=False)
-        and all(_may_have_one(flags, read) for flags in stage.flags)
-        and not any(_has(flag, read, certain=True) for flag in stage.without)
+        all(_may_have_one(flags, read) for flags in spelled)
+        and not any(_has(flag, read, certain=True) for flag in without)
         and _match_files(stage, read)
     )
 
@@ -75,41 +78,59 @@ def may_match(stage: Stage, read: ReadCommand) -> bool:
 def must_match(stage: Stage, read: ReadCommand) -> bool:
     """Whether the command matches for certain. Files are not considered: it writes none."""
     command = read.command
+    if not (is_static(command.path) and stage.program.matches(command.program)):
+        return False
+    spelled, without = _spell(stage, read.program)
     return (
-        is_static(command.path)
-        and stage.program.matches(command.program)
-        and all(any(_has(flag, read, certain=True) for flag in flags) for flags in stage.flags)
-        and not (stage.without and _may_have_one(tuple(stage.without), read))
+        all(any(_has(flag, read, certain=True) for flag in flags) for flags in spelled)
+        and not (without and _may_have_one(without, read))
         and not (stage.writes or stage.reads)
         and _match_words(stage, read, certain=True)
     )
 
 
-def _may_have_one(flags: tuple[Flag, ...], read: ReadCommand) -> bool:
+def _spell(stage: Stage, program: Program) -> tuple[list[tuple[Flag, ...]], list[Flag]]:
+    """Return the options of a stage, and those it is without, in all spellings."""
+    if not program.same:
+        return stage.flags, stage.without
+    try:
+        return stage.spelled[program.same]
+    except KeyError:
+        pass
+    flags = [tuple(_find_spellings(flags, program)) for flags in stage.flags]
+    spelled = flags, _find_spellings(stage.without, program)
+    stage.spelled[program.same] = spelled
+    return spelled
+
+
+def _find_spellings(flags: Sequence[Flag], program: Program) -> list[Flag]:
+    """Return options, and those that mean the same to the program, each once."""
+    found: dict[tuple[str, Glob | None], Flag] = {}
+    for flag in flags:
+        for name in (flag.name, *_find_others(flag.name, program)):
+            found.setdefault((name, flag.value), Flag(name, flag.value))
+    return list(found.values())
+
+
+def _may_have_one(flags: Sequence[Flag], read: ReadCommand) -> bool:
     return read.arguments.has_more or any(_has(flag, read, certain=False) for flag in flags)
 
 
 def _has(flag: Flag, read: ReadCommand, *, certain: bool) -> bool:
-    if _has_spelling(flag, read, certain=certain):
-        return True
-    if flag.value is None and not read.program.long and _CLUSTER.fullmatch(flag.name):
+    options, program = read.arguments.options, read.program
+    for option in options:
+        if _is_option(flag, option, program, certain=certain):
+            return True
+    if flag.value is None and not program.long and _CLUSTER.fullmatch(flag.name):
         return all(
-            _has_spelling(Flag(f"-{letter}", None), read, certain=certain)
+            any(
+                _is_option(one, option, program, certain=certain)
+                for one in _find_spellings([Flag(f"-{letter}", None)], program)
+                for option in options
+            )
             for letter in flag.name[1:]
         )
     return False
-
-
-def _has_spelling(flag: Flag, read: ReadCommand, *, certain: bool) -> bool:
-    """Whether the command has the option, or one that means the same to its program."""
-    options, program = read.arguments.options, read.program
-    if any(_is_option(flag, option, program, certain=certain) for option in options):
-        return True
-    return any(
-        _is_option(Flag(name, flag.value), option, program, certain=certain)
-        for name in _find_others(flag.name, program)
-        for option in options
-    )
 
 
 def _find_others(name: str, program: Program) -> tuple[str, ...]:

@@ -29,21 +29,22 @@ class OptionTexts:
         """Whether a program may run another by an option or a setting."""
         known = self._programs.find(program)
         if known is not None:
-            return next(self.find(known, arguments), None) is not None
+            has_texts = known.text or known.runs
+            return bool(has_texts) and next(self.find(known, arguments), None) is not None
         return not self._words.isdisjoint(arguments) or any(
             word.startswith(self._beginnings) for word in arguments
         )
 
     def find(self, program: Program, arguments: Sequence[str]) -> Iterator[str]:
         """Yield the texts that a listed program runs."""
-        if program.text:
+        if program.text and _may_have_one(program.text, arguments):
             read = read_arguments(arguments, program)
             for option in read.options:
                 if option.value and _is_one_of(option.text, program.text):
                     yield option.value
             if _OPERANDS in program.text:
                 yield from read.operands
-        if program.runs:
+        if program.runs and _compile_for_lines(program.runs).search("\n".join(arguments)):
             pattern = _compile(program.runs)
             previous = ""
             for word in arguments:
@@ -77,6 +78,22 @@ class OptionTexts:
                 return
 
 
+def _may_have_one(names: Sequence[str], arguments: Sequence[str]) -> bool:
+    """Whether some word may have one of these options; the values of others are not looked at."""
+    if _OPERANDS in names:
+        return True
+    for word in arguments:
+        if word[:1] != "-":
+            continue
+        if word[:2] == "--" and len(word) > 3:
+            option = word.partition("=")[0]
+            if any(name.startswith(option) for name in names):
+                return True
+        elif any(name[1] in word for name in names if name[:2] != "--"):
+            return True
+    return False
+
+
 def _is_one_of(option: str, names: Sequence[str]) -> bool:
     """Whether an option with a value is one of `names`, cut short or within a cluster too."""
     if option in names:
@@ -102,3 +119,9 @@ def _cut(word: str, start: int) -> str:
 @lru_cache(maxsize=256)
 def _compile(pattern: str) -> Regex:
     return Regex(pattern)
+
+
+@lru_cache(maxsize=256)
+def _compile_for_lines(pattern: str) -> Regex:
+    """Return a pattern for all words at once, each a line: it may match where none does alone."""
+    return Regex(f"(?m){pattern}")

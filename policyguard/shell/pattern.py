@@ -46,6 +46,10 @@ class Stage:
     without: list[Flag] = field(default_factory=list)
     writes: list[Glob] = field(default_factory=list)
     reads: list[Glob] = field(default_factory=list)
+    spelled: dict[tuple[tuple[str, ...], ...], tuple[list[tuple[Flag, ...]], list[Flag]]] = field(
+        default_factory=dict
+    )
+    """`flags` and `without` in all spellings, by the options that mean the same to a program."""
 
 
 class CommandPattern:

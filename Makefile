@@ -51,7 +51,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 # Figures go to benchmarks/results; docs/performance.md explains them.
-BENCHMARKS := hot_path sections growth memory replay commands start service mcp peers
+BENCHMARKS := hot_path sections growth memory replay commands stores start service mcp peers
 
 bench: $(READY)
 	@for one in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$one --quick || exit 1; done

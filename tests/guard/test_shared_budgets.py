@@ -259,7 +259,7 @@ def test_costs_of_other_guards_are_known_within_a_second(
 ) -> None:
     workspace = Workspace(tmp_path, "budgets: {b: {tokens: 100, per: project}}")
     now = [1000.0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr("policyguard.guard.budgets.shared.monotonic", lambda: now[0])
     one, two = workspace.session("one"), workspace.session("two")
     assert two.check("tool", {}).allowed
     one.record(one.check("tool", {}), result="", tokens=500)

@@ -7,17 +7,17 @@ evaluated again. What is known is at most a second old, and is read again before
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from time import monotonic
 
 import msgspec
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.budget import CompiledBudget
 from policyguard.evaluator.budgets.usage import BudgetUsage, UsageLedger
-from policyguard.evaluator.evaluation import ALLOWED, Evaluation, GuardMode
+from policyguard.evaluator.evaluation import Evaluation, GuardMode
 from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.evaluator_state import EvaluatorState
 from policyguard.evaluator.plan import BoundPlan, Plan
@@ -25,7 +25,7 @@ from policyguard.evaluator.session_state import SessionState
 from policyguard.guard.budgets.quota_names import QuotaName, quota_spec
 from policyguard.guard.learning.constraint_sync import POLL_INTERVAL
 from policyguard.model.amounts import SCALE, to_units
-from policyguard.model.decision import Violation
+from policyguard.model.decision import EvalError, Violation
 from policyguard.model.event import Charge, Granted, Spent
 from policyguard.store.errors import StoreError
 from policyguard.store.quota.protocol import Quota, QuotaKey, QuotaSpec, QuotaStore
@@ -82,17 +82,42 @@ class SharedBudgets:
                 return True
         return False
 
+    def charge_leases(self, attempt: Attempt) -> bool:
+        """Charge a call that the evaluator allows without reservation, where memory suffices.
+
+        That is nearly always: what is known of its quotas is fresh, and this process's leases have
+        room. If not, nothing is charged; `evaluate` goes on.
+        """
+        self._charged_attempt = None
+        if self._unwritten_usage:
+            return False
+        charges = []
+        for charge in attempt.charges:
+            if charge.budget in self._budgets:
+                opened = self._open_quotas.get((charge.budget, charge.key))
+                if opened is None or opened.valid_until < monotonic():
+                    return False
+                charges.append((opened, charge.amount))
+        if charges and not self._charge_leases(charges, attempt.at):
+            return False
+        self._charged_attempt = attempt
+        return True
+
     @staticmethod
     def make_repeatable(
         attempt: Attempt,
+        errors: tuple[EvalError, ...],
         evaluator: Evaluator,
         state: EvaluatorState,
         bound_plan: BoundPlan,
         learned: Sequence[Violation],
         mode: GuardMode,
     ) -> Callable[[], Evaluation]:
-        """Return a function that evaluates an attempt afresh each time it is called."""
-        errors, plan = attempt.errors, bound_plan.plan
+        """Return a function that evaluates an attempt afresh each time it is called.
+
+        `errors` are those that it had before it was first evaluated.
+        """
+        plan = bound_plan.plan
 
         def evaluate() -> Evaluation:
             attempt.charges, attempt.approval_charges, attempt.attempt_charges = (), (), ()
@@ -103,34 +128,31 @@ class SharedBudgets:
         return evaluate
 
     def evaluate(
-        self, attempt: Attempt, evaluate_attempt: Callable[[], Evaluation], *, admit: bool
+        self,
+        attempt: Attempt,
+        evaluation: Evaluation,
+        evaluate_attempt: Callable[[], Evaluation],
+        *,
+        admit: bool,
     ) -> Evaluation:
-        """Evaluate an attempt with the usage of all processes; with `admit`, charge it."""
+        """Evaluate an attempt with the usage of all processes; with `admit`, charge it.
+
+        `evaluation` is what this process knew. Raises `StoreError`.
+        """
         self._charged_attempt = None
-        try:
+        if self._unwritten_usage:  # if it fails, what the call takes is kept too, if it is allowed
             while self._unwritten_usage:
                 key_, usage = next(iter(self._unwritten_usage.items()))
                 self._write_usage(*key_, *usage)
                 del self._unwritten_usage[key_]
-        except StoreError:
-            evaluate_attempt()  # what the call takes is kept too, if it is allowed all the same
-            raise
-        evaluation = evaluate_attempt()
+            evaluation = evaluate_attempt()
         charges = self._charges(attempt)
-        now = time.monotonic()
+        now = monotonic()
         stale = [
             opened
             for opened, amount in charges
             if opened.valid_until < now or not (admit or opened.quota.has_room(amount))
         ]
-        if (
-            admit
-            and not stale
-            and evaluation is ALLOWED
-            and self._charge_leases(charges, attempt.at)
-        ):
-            self._charged_attempt = attempt
-            return evaluation
         if stale:
             self._refresh(stale, attempt.at)
             evaluation = evaluate_attempt()
@@ -274,7 +296,7 @@ class SharedBudgets:
 
     def _update_ledger(self, quotas: list[_OpenQuota]) -> None:
         """Copy what the store has returned into the ledger."""
-        valid_until = time.monotonic() + POLL_INTERVAL
+        valid_until = monotonic() + POLL_INTERVAL
         for opened in quotas:
             budget, key, handle = opened.budget, opened.key, opened.quota
             if handle.keys_when_full:
@@ -321,10 +343,11 @@ class SharedBudgets:
 
     def _charge_leases(self, charges: list[tuple[_OpenQuota, int]], at: int | None) -> bool:
         """Charge the leases of this process, if they suffice for all quotas."""
-        if len(charges) > 1:
-            for opened, amount in charges:
-                if not opened.quota.has_room(amount):
-                    return False
+        if len(charges) == 1:
+            return charges[0][0].quota.try_charge(charges[0][1], at)
+        for opened, amount in charges:
+            if not opened.quota.has_room(amount):
+                return False
         for number, (opened, amount) in enumerate(charges):
             if not opened.quota.try_charge(amount, at):
                 for other, charged in charges[:number]:

@@ -128,21 +128,26 @@ class CallPipeline(KnownCalls):
                         if guard_state.constraint_set.constraints or guard_state.has_radius
                         else ()
                     )
+                    errors = attempt.errors
+                    evaluation = evaluator.evaluate(
+                        guard_state.evaluator_state, attempt, bound_plan, learned, mode
+                    )
                     budgets = guard._shared_budgets
-                    if budgets is None or not budgets.covers(bound_plan.plan):
-                        evaluation = evaluator.evaluate(
-                            guard_state.evaluator_state, attempt, bound_plan, learned, mode
-                        )
-                    else:
+                    if (
+                        budgets is not None
+                        and not (admit and evaluation is ALLOWED and budgets.charge_leases(attempt))
+                        and budgets.covers(bound_plan.plan)
+                    ):
                         evaluate = budgets.make_repeatable(
                             attempt,
+                            errors,
                             evaluator,
                             guard_state.evaluator_state,
                             bound_plan,
                             learned,
                             mode,
                         )
-                        evaluation = budgets.evaluate(attempt, evaluate, admit=admit)
+                        evaluation = budgets.evaluate(attempt, evaluation, evaluate, admit=admit)
             except ClosedError:
                 evaluation, bound_plan = self._closed_evaluation, None
                 attempt.id, admit = "", False  # a later call may get this number

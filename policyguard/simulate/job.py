@@ -161,9 +161,7 @@ last argument is called now and then between two events, and may raise `StoppedE
 class FoldWorker(Generic[R]):
     """The part of a job that one process folds.
 
-    `is_assigned` takes the index of a file; the files of one tree go to the same worker. The lines
-    of a file for which `is_shared` holds are those of the shard. `trees` are the job's files by
-    session tree, by default found here.
+    To construct it loads what the fold needs.
     """
 
     def __init__(
@@ -172,47 +170,45 @@ class FoldWorker(Generic[R]):
         job: Job,
         inputs: JobInputs | None,
         shard: LineShard,
-        is_assigned: Callable[[int], bool],
         on_progress: ProgressCallback,
-        trees: Sequence[SessionTree] | None = None,
-        is_shared: Callable[[int], bool] = lambda index: True,
     ) -> None:
         self._job = job
-        self._is_assigned = is_assigned
-        self._is_shared = is_shared
-        self._trees = trees
         self._shard = shard
         self._on_progress = on_progress
         self._file_bytes = self._reported_bytes = self._reported_events = 0
         self._fold = start(job, inputs, shard, self._report_progress)
 
-    def run(self) -> tuple[R, bool]:
-        """Fold the assigned files. Return the result, and whether it is partial."""
+    def run(
+        self,
+        trees: Sequence[SessionTree] | None = None,
+        is_shared: Callable[[int], bool] = lambda index: True,
+    ) -> tuple[R, bool]:
+        """Fold trees, by default all of the job. Return the result, and whether it is partial.
+
+        The lines of a file for whose index `is_shared` holds are those of the shard.
+        """
         rows = self._job.read_rows()
         reader = Reader(self._shard, rows)
         try:
-            trees = self._trees
             if trees is None:
                 trees = find_session_trees(self._job.files, self._report_progress, rows)
             if self._job.by_time:
-                trees = join_trees(self._job.files, trees, rows)
+                trees = join_trees(trees)
             for tree in trees:
-                if self._is_assigned(tree.indices[0]):
-                    self._fold_tree(reader, tree)
+                self._fold_tree(reader, tree, is_shared(tree.indices[0]))
         except StoppedError:
             return self._fold.stop(), True
         return self._fold.stop(), False
 
-    def _fold_tree(self, reader: Reader, tree: SessionTree) -> None:
+    def _fold_tree(self, reader: Reader, tree: SessionTree, is_shared: bool) -> None:
         files, before = self._job.files, self._shard.bytes_read
         index, *others = tree.indices
         if others:
             self._fold.add_tree(reader, files, tree)
             self._report_progress()
         else:
-            whole = not self._is_shared(index)
             for member, trace in enumerate(reader.iter_files(files[index])):
-                self._fold.add(trace, (index, member), whole=whole)
+                self._fold.add(trace, (index, member), whole=not is_shared)
                 self._report_progress()
         if self._shard.bytes_read == before:
             self._file_bytes += sum(file_size(files[index]) for index in tree.indices)
@@ -244,7 +240,7 @@ class OneProcess:
         self, start: StartFold[R], job: Job, inputs: JobInputs, on_progress: ProgressCallback
     ) -> tuple[R, bool]:
         """Fold a job here."""
-        return FoldWorker(start, job, inputs, LineShard(), lambda _: True, on_progress).run()
+        return FoldWorker(start, job, inputs, LineShard(), on_progress).run()
 
 
 ONE_PROCESS = OneProcess()

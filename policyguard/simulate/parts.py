@@ -62,4 +62,4 @@ def _pack(units: Sequence[ReadingUnit], target: int) -> list[Part]:
 def fold_part(start: StartFold[R], job: Job, part: Part) -> R:
     """Fold a part in a worker of a cluster, which reports when it is done."""
     shard = LineShard(part.shard, part.shards)
-    return FoldWorker(start, job, None, shard, lambda _: True, lambda *_: None, part.trees).run()[0]
+    return FoldWorker(start, job, None, shard, lambda *_: None).run(part.trees)[0]

@@ -13,7 +13,7 @@ from policyguard.traces.containers.unpack import UnreadableContent, unpack
 from policyguard.traces.containers.zip import ZipArchive
 from policyguard.traces.formats import native, tau2
 from policyguard.traces.item import UnreadableError
-from policyguard.traces.session_trees import SessionTree, read_head
+from policyguard.traces.session_trees import SessionTree
 
 _SEARCHED_BYTES = 1 << 26
 _ANY_RUN = frozenset({""})
@@ -47,7 +47,7 @@ def find_reading_units(
         on_progress()
         size = sum(file_size(files[index]) for index in tree.indices)
         file = files[tree.indices[0]] if len(tree.indices) == 1 and size else None
-        if file is not None and _has_own_format(file):
+        if file is not None and tree.has_events and _has_own_format(file):
             units.append(ReadingUnit((tree,), size, is_shared=True))
             continue
         unit = ReadingUnit((tree,), size)
@@ -80,13 +80,7 @@ def _join_units(units: Sequence[tuple[ReadingUnit, frozenset[str]]]) -> Iterator
 
 
 def _has_own_format(file: Path) -> bool:
-    """Whether all that is in a file is in policyguard's own format, as a reader will see it.
-
-    A document is not parsed to find out, which takes as long as reading it.
-    """
-    head = read_head(file)
-    if head is not None and not head.is_event:
-        return False
+    """Whether all that is in a file is in policyguard's own format, as a reader will see it."""
     return {trace.format for trace in Reader().iter_files(file)} == {native.FORMAT}
 
 

@@ -93,15 +93,14 @@ class LocalProcesses:
         """Fold a job. Raises `WorkerError`."""
         if self._workers < 2:
             return OneProcess().fold(start, job, inputs, on_progress)
+        pool = _WorkerPool(start, job, self._workers)
         try:
             trees = find_session_trees(job.files, lambda: on_progress(0, 0), job.read_rows())
             units = find_reading_units(job.files, trees, lambda: on_progress(0, 0))
-            assignment = assign_files(len(job.files), units, self._workers)
-        except StoppedError:
-            return start(job, inputs, LineShard(), lambda: None).stop(), True
-        pool = _WorkerPool(start, job, self._workers, assignment, trees)
-        try:
+            pool.assign(trees, assign_files(len(job.files), units, self._workers))
             results = [pool.next_result(on_progress) for _ in range(self._workers)]
+        except StoppedError:  # before they read
+            return start(job, inputs, LineShard(), lambda: None).stop(), True
         finally:
             pool.close()
         results.sort(key=lambda result: result.number)
@@ -128,17 +127,17 @@ _Message = _Progress | _Result | _Failure
 """A message from a worker."""
 
 
-class _WorkerPool:
-    """Worker processes, each connected by a pipe."""
+class _Assignment(NamedTuple):
+    """The trees of a worker, and the indices of the files that it shares with all others."""
 
-    def __init__(
-        self,
-        start: StartFold[Any],
-        job: Job,
-        workers: int,
-        assignment: list[int],
-        trees: list[SessionTree],
-    ) -> None:
+    trees: list[SessionTree]
+    shared: frozenset[int]
+
+
+class _WorkerPool:
+    """Worker processes, each connected by a pipe. They start while their work is still sought."""
+
+    def __init__(self, start: StartFold[Any], job: Job, workers: int) -> None:
         # Fresh interpreters: workers inherit no open files or threads.
         context = get_context("spawn")
         self._processes: dict[Connection, SpawnProcess] = {}
@@ -147,13 +146,21 @@ class _WorkerPool:
                 ours, theirs = context.Pipe()
                 process = context.Process(
                     target=_run_worker,
-                    args=(theirs, start, job, number, workers, assignment, trees),
+                    args=(theirs, start, job, number, workers),
                     daemon=True,
                 )
                 process.start()
                 theirs.close()
                 self._processes[ours] = process
         self._waiting = list(self._processes)
+
+    def assign(self, trees: Sequence[SessionTree], workers: Sequence[int]) -> None:
+        """Give each worker its trees; `workers` has that of each file, as `assign_files` does."""
+        shared = frozenset(index for index, worker in enumerate(workers) if worker == EVERY_WORKER)
+        for number, pipe in enumerate(self._processes):
+            mine = [tree for tree in trees if workers[tree.indices[0]] in (EVERY_WORKER, number)]
+            with suppress(OSError):  # it has failed, which it reports
+                pipe.send(_Assignment(mine, shared))
 
     def next_result(self, on_progress: ProgressCallback) -> _Result:
         """Wait for the next worker's result. Raises `WorkerError`."""
@@ -230,8 +237,6 @@ def _run_worker(
     job: Job,
     number: int,
     workers: int,
-    assignment: list[int],
-    trees: list[SessionTree],
 ) -> None:
     """Fold this worker's part of a job: report progress, obey stop requests, send the result."""
 
@@ -241,18 +246,9 @@ def _run_worker(
             raise StoppedError
 
     try:
-        mine = (EVERY_WORKER, number)
-        worker = FoldWorker(
-            start,
-            job,
-            None,
-            LineShard(number, workers),
-            lambda index: assignment[index] in mine,
-            on_progress,
-            trees,
-            lambda index: assignment[index] == EVERY_WORKER,
-        )
-        pipe.send(_Result(number, *worker.run()))
+        worker = FoldWorker(start, job, None, LineShard(number, workers), on_progress)
+        assigned: _Assignment = pipe.recv()
+        pipe.send(_Result(number, *worker.run(assigned.trees, assigned.shared.__contains__)))
     except (BrokenPipeError, EOFError, ConnectionResetError):
         return  # the main process is gone
     except Exception as error:  # noqa: BLE001 - the main process raises it

@@ -28,10 +28,12 @@ class SessionTree(msgspec.Struct, frozen=True):
 
     `parents` gives for each the position of its parent in `indices`, -1 for the first. A file with
     unrelated sessions is a tree of its own. Trees that were joined have several firsts.
+    `has_events`: the first line of the first file is an event in policyguard's own format.
     """
 
     indices: tuple[int, ...]
     parents: tuple[int, ...]
+    has_events: bool = False
 
 
 class FileHead(msgspec.Struct, frozen=True):
@@ -58,7 +60,7 @@ def find_session_trees(
     """
     heads: dict[int, FileHead] = {}
     for index, file in enumerate(files):
-        head = read_head(file, rows)
+        head = _read_head(file, rows)
         if head is not None:
             heads[index] = head
         on_progress()
@@ -66,16 +68,16 @@ def find_session_trees(
     children: dict[int, list[int]] = {}
     for child, parent in parents.items():
         children.setdefault(parent, []).append(child)
-    trees = [_build_tree(index, children) for index in range(len(files)) if index not in parents]
+    with_events = {index for index, head in heads.items() if head.is_event}
+    roots = [index for index in range(len(files)) if index not in parents]
+    trees = [_build_tree(index, children, index in with_events) for index in roots]
     # Files that name each other in a circle have no root: each is a tree of its own.
     left = set(range(len(files))).difference(*(tree.indices for tree in trees))
-    trees += [_build_tree(index, {}) for index in left]
+    trees += [_build_tree(index, {}, index in with_events) for index in left]
     return sorted(trees, key=lambda tree: min(tree.indices))
 
 
-def join_trees(
-    files: Sequence[Path], trees: Sequence[SessionTree], rows: Rows = ALL_ROWS
-) -> list[SessionTree]:
+def join_trees(trees: Sequence[SessionTree]) -> list[SessionTree]:
     """Join the trees whose files are in policyguard's own format, to be read in order of time.
 
     Those of other formats stay apart: few of them name an agent or a project.
@@ -83,8 +85,7 @@ def join_trees(
     joined: list[SessionTree] = []
     others: list[SessionTree] = []
     for tree in trees:
-        head = read_head(files[tree.indices[0]], rows)
-        (joined if head is not None and head.is_event else others).append(tree)
+        (joined if tree.has_events else others).append(tree)
     if len(joined) < 2:
         return list(trees)
     indices: list[int] = []
@@ -93,17 +94,17 @@ def join_trees(
         start = len(indices)
         indices += tree.indices
         parents += [parent if parent < 0 else start + parent for parent in tree.parents]
-    together = SessionTree(tuple(indices), tuple(parents))
+    together = SessionTree(tuple(indices), tuple(parents), has_events=True)
     return sorted([together, *others], key=lambda tree: min(tree.indices))
 
 
-def _build_tree(root: int, children: Mapping[int, list[int]]) -> SessionTree:
+def _build_tree(root: int, children: Mapping[int, list[int]], has_events: bool) -> SessionTree:
     indices, parents = [root], [-1]
     for position, index in enumerate(indices):  # which grows in the loop
         for child in children.get(index, ()):
             indices.append(child)
             parents.append(position)
-    return SessionTree(tuple(indices), tuple(parents))
+    return SessionTree(tuple(indices), tuple(parents), has_events)
 
 
 def _find_parents(heads: Mapping[int, FileHead]) -> Iterator[tuple[int, int]]:
@@ -122,7 +123,7 @@ def _find_parents(heads: Mapping[int, FileHead]) -> Iterator[tuple[int, int]]:
                 yield index, parents[0]
 
 
-def read_head(file: Path, rows: Rows = ALL_ROWS) -> FileHead | None:
+def _read_head(file: Path, rows: Rows) -> FileHead | None:
     """Read the head of a file; None for an archive or an unreadable one, which readers report."""
     content = next(unpack(file, lambda archive: True, rows), None)
     if (

@@ -85,9 +85,7 @@ def test_one_worker_has_all_sessions_of_a_source(recorded: Path, tmp_path: Path)
     job = _job(recorded, [output])
     inputs = JobInputs.load(job)
     parts = [
-        FoldWorker(
-            start_replay, job, inputs, LineShard(n, 3), lambda index: True, lambda *_: None
-        ).run()[0]
+        FoldWorker(start_replay, job, inputs, LineShard(n, 3), lambda *_: None).run()[0]
         for n in range(3)
     ]
     assert all(part.traces.sessions for part in parts)

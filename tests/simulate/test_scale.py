@@ -246,14 +246,7 @@ def test_parts_of_a_replay_add_up_to_the_whole(
         patch.setattr(trace_player, "_PROGRESS_INTERVAL", 3)
         whole = simulate(job, loaded, _ignore_progress)
         parts = [
-            FoldWorker(
-                start_replay,
-                job,
-                loaded,
-                LineShard(n, workers),
-                lambda index: True,
-                _ignore_progress,
-            ).run()[0]
+            FoldWorker(start_replay, job, loaded, LineShard(n, workers), _ignore_progress).run()[0]
             for n in range(workers)
         ]
     order.shuffle(parts)  # whichever part is done first

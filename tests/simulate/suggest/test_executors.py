@@ -13,6 +13,7 @@ from policyguard.simulate.job import FoldWorker, Job, JobInputs, ProgressCallbac
 from policyguard.simulate.line_shard import LineShard
 from policyguard.simulate.suggest import Request, suggest
 from policyguard.simulate.workers import LocalProcesses
+from policyguard.traces.session_trees import SessionTree, find_session_trees
 from tests.simulate.recording import failed, lines, policy, read, write
 
 RULES = """
@@ -36,18 +37,23 @@ class Shards:
         self, start: StartFold[Any], job: Job, inputs: JobInputs, on_progress: ProgressCallback
     ) -> tuple[Any, bool]:
         self.folds += 1
+        trees = find_session_trees(job.files)
         results = [
             FoldWorker(
                 pickle.loads(pickle.dumps(start)),  # noqa: S301 - ours
                 pickle.loads(pickle.dumps(job)),  # noqa: S301 - ours
                 None,
                 LineShard(number, self._count),
-                lambda index, number=number: index < len(job.files) - 2 or number == 1,
                 on_progress,
-            ).run()[0]
+            ).run([tree for tree in trees if _is_of(job, tree, number)])[0]
             for number in reversed(range(self._count))
         ]
         return merge(*(pickle.loads(pickle.dumps(result)) for result in results)), False  # noqa: S301
+
+
+def _is_of(job: Job, tree: SessionTree, number: int) -> bool:
+    """Whether a worker has a tree: the last two files are those of worker 1 alone."""
+    return tree.indices[0] < len(job.files) - 2 or number == 1
 
 
 @pytest.fixture

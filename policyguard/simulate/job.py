@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Generic, Protocol, Self, TypeVar
@@ -180,20 +180,21 @@ class FoldWorker(Generic[R]):
 
     def run(
         self,
-        trees: Sequence[SessionTree] | None = None,
+        trees: Iterable[SessionTree] | None = None,
         is_shared: Callable[[int], bool] = lambda index: True,
     ) -> tuple[R, bool]:
         """Fold trees, by default all of the job. Return the result, and whether it is partial.
 
-        The lines of a file for whose index `is_shared` holds are those of the shard.
+        It is partial also if `trees` raises `StoppedError`. The lines of a file for whose index
+        `is_shared` holds are those of the shard.
         """
         rows = self._job.read_rows()
         reader = Reader(self._shard, rows)
         try:
             if trees is None:
                 trees = find_session_trees(self._job.files, self._report_progress, rows)
-            if self._job.by_time:
-                trees = join_trees(trees)
+                if self._job.by_time:
+                    trees = join_trees(trees)
             for tree in trees:
                 self._fold_tree(reader, tree, is_shared(tree.indices[0]))
         except StoppedError:

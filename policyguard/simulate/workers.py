@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -43,8 +45,8 @@ _SAMPLED_FILES, _SAMPLED_LINE_BYTES = 16, 1 << 16
 """Files of which the beginning is looked at, and how much of each, to estimate their lines."""
 _FILES_PER_WORKER = 8
 """If each worker has at least so many files, the last one leaves others idle for a short time."""
-EVERY_WORKER = -1
-"""Instead of a worker's number: all workers share the file."""
+_BATCHES_PER_WORKER = 2
+"""What is left, by the size of a worker's next batch: it shrinks, so that all end together."""
 
 
 def count_useful_workers(workers: int, files: Sequence[Path]) -> int:
@@ -97,7 +99,7 @@ class LocalProcesses:
         try:
             trees = find_session_trees(job.files, lambda: on_progress(0, 0), job.read_rows())
             units = find_reading_units(job.files, trees, lambda: on_progress(0, 0))
-            pool.assign(trees, assign_files(len(job.files), units, self._workers))
+            pool.assign(units)
             results = [pool.next_result(on_progress) for _ in range(self._workers)]
         except StoppedError:  # before they read
             return start(job, inputs, LineShard(), lambda: None).stop(), True
@@ -113,6 +115,10 @@ class _Progress(NamedTuple):
     events: int
 
 
+class _Idle(NamedTuple):
+    """Asks for more trees."""
+
+
 class _Result(NamedTuple):
     number: int
     value: Any
@@ -123,15 +129,8 @@ class _Failure(NamedTuple):
     reason: str
 
 
-_Message = _Progress | _Result | _Failure
+_Message = _Progress | _Idle | _Result | _Failure
 """A message from a worker."""
-
-
-class _Assignment(NamedTuple):
-    """The trees of a worker, and the indices of the files that it shares with all others."""
-
-    trees: list[SessionTree]
-    shared: frozenset[int]
 
 
 class _WorkerPool:
@@ -153,14 +152,14 @@ class _WorkerPool:
                 theirs.close()
                 self._processes[ours] = process
         self._waiting = list(self._processes)
+        self._left = Batches((), workers)
 
-    def assign(self, trees: Sequence[SessionTree], workers: Sequence[int]) -> None:
-        """Give each worker its trees; `workers` has that of each file, as `assign_files` does."""
-        shared = frozenset(index for index, worker in enumerate(workers) if worker == EVERY_WORKER)
-        for number, pipe in enumerate(self._processes):
-            mine = [tree for tree in trees if workers[tree.indices[0]] in (EVERY_WORKER, number)]
-            with suppress(OSError):  # it has failed, which it reports
-                pipe.send(_Assignment(mine, shared))
+    def assign(self, units: Sequence[ReadingUnit]) -> None:
+        """Give the workers what they share, and what is left when they ask for it."""
+        shared, whole = share_large_files(units, len(self._processes))
+        self._left = Batches(whole, len(self._processes))
+        for pipe in self._processes:
+            self._send(pipe, shared)
 
     def next_result(self, on_progress: ProgressCallback) -> _Result:
         """Wait for the next worker's result. Raises `WorkerError`."""
@@ -170,6 +169,9 @@ class _WorkerPool:
                 message = self._receive(pipe)
                 if isinstance(message, _Failure):
                     raise WorkerError(message.reason)
+                if isinstance(message, _Idle):
+                    self._send(pipe, self._left.take())
+                    continue
                 if isinstance(message, _Result):
                     self._waiting.remove(pipe)
                     return message
@@ -177,8 +179,7 @@ class _WorkerPool:
                     on_progress(message.done, message.events)
                 except StoppedError:
                     for waiting in self._waiting:
-                        with suppress(OSError):  # it may have finished
-                            waiting.send(None)
+                        self._send(waiting, None)
 
     def close(self) -> None:
         """Terminate the workers that are still running."""
@@ -187,6 +188,11 @@ class _WorkerPool:
             if pipe in self._waiting:
                 process.terminate()
             process.join()
+
+    def _send(self, pipe: Connection, trees: Sequence[SessionTree] | None) -> None:
+        """Send trees, none if there are no more; None to stop."""
+        with suppress(OSError):  # it has finished, or failed, which it reports
+            pipe.send(trees)
 
     def _receive(self, pipe: Connection) -> _Message:
         try:
@@ -211,24 +217,38 @@ def interrupts_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def assign_files(files: int, units: Sequence[ReadingUnit], workers: int) -> list[int]:
-    """Return the worker of each file, `EVERY_WORKER` if all of them share its sessions.
+def share_large_files(
+    units: Sequence[ReadingUnit], workers: int
+) -> tuple[list[SessionTree], list[ReadingUnit]]:
+    """Return the files that all workers share, and what one of them reads, in a good order.
 
-    To share costs each worker a look at all lines, so small files are not shared.
+    To share costs each worker a look at all lines, so small files are not shared. What is large is
+    read first: nobody waits for it at the end.
     """
-    load = [0] * workers
-    assignment = [EVERY_WORKER] * files
     small = sum(unit.size for unit in units) // (workers * _FILES_PER_WORKER)
-    for unit in sorted(units, key=lambda unit: -unit.size):
-        if unit.is_shared and unit.size > small:
-            load = [size + unit.size // workers for size in load]
-            continue
-        worker = load.index(min(load))
-        for tree in unit.trees:
-            for index in tree.indices:
-                assignment[index] = worker
-        load[worker] += unit.size
-    return assignment
+    shared = [tree for unit in units if unit.is_shared and unit.size > small for tree in unit.trees]
+    whole = [unit for unit in units if not unit.is_shared or unit.size <= small]
+    return shared, sorted(whole, key=lambda unit: -unit.size if unit.size > small else 0)
+
+
+class Batches:
+    """Units that no worker has yet."""
+
+    def __init__(self, units: Sequence[ReadingUnit], workers: int) -> None:
+        self._units = deque(units)
+        self._size = sum(unit.size for unit in units)
+        self._batches = workers * _BATCHES_PER_WORKER
+
+    def take(self) -> list[SessionTree]:
+        """Return the trees of the next batch, none if nothing is left."""
+        target, taken = self._size // self._batches, 0
+        trees: list[SessionTree] = []
+        while self._units and (not trees or taken < target):
+            unit = self._units.popleft()
+            taken += unit.size
+            trees += unit.trees
+        self._size -= taken
+        return trees
 
 
 def _run_worker(
@@ -247,9 +267,29 @@ def _run_worker(
 
     try:
         worker = FoldWorker(start, job, None, LineShard(number, workers), on_progress)
-        assigned: _Assignment = pipe.recv()
-        pipe.send(_Result(number, *worker.run(assigned.trees, assigned.shared.__contains__)))
+        shared = _receive_trees(pipe)
+        indices = frozenset(index for tree in shared for index in tree.indices)
+        trees = chain(shared, _ask_for_trees(pipe))
+        pipe.send(_Result(number, *worker.run(trees, indices.__contains__)))
     except (BrokenPipeError, EOFError, ConnectionResetError):
         return  # the main process is gone
     except Exception as error:  # noqa: BLE001 - the main process raises it
         pipe.send(_Failure(f"a worker failed: {type(error).__name__}: {error}"))
+
+
+def _ask_for_trees(pipe: Connection) -> Iterator[SessionTree]:
+    """Yield trees as long as there are any."""
+    while True:
+        pipe.send(_Idle())
+        trees = _receive_trees(pipe)
+        if not trees:
+            return
+        yield from trees
+
+
+def _receive_trees(pipe: Connection) -> Sequence[SessionTree]:
+    """Return what was sent. Raises `StoppedError`."""
+    trees: Sequence[SessionTree] | None = pipe.recv()
+    if trees is None:
+        raise StoppedError
+    return trees

@@ -9,13 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given
+from msgspec.structs import replace
 
 from policyguard.simulate.job import Job, JobInputs
 from policyguard.simulate.parts import split
 from policyguard.simulate.reading_units import ReadingUnit, find_reading_units
 from policyguard.simulate.simulation import simulate
-from policyguard.simulate.workers import EVERY_WORKER, LocalProcesses, assign_files
+from policyguard.simulate.workers import Batches, LocalProcesses, share_large_files
 from policyguard.traces import Reader
 from policyguard.traces.session_trees import SessionTree, find_session_trees
 from tests.simulate.recording import lines, read
@@ -146,13 +149,32 @@ def test_a_repeated_run_counts_once_whatever_the_workers(tmp_path: Path) -> None
     assert alone.traces.calls == sum(2 + number for number in range(4))
 
 
-def test_small_files_are_read_by_one_worker_and_large_ones_shared() -> None:
-    def unit(index: int, size: int, *, is_shared: bool = True) -> ReadingUnit:
-        return ReadingUnit((SessionTree((index,), (-1,)),), size, is_shared)
+def _unit(index: int, size: int, *, is_shared: bool = True) -> ReadingUnit:
+    return ReadingUnit((SessionTree((index,), (-1,)),), size, is_shared)
 
-    small = [unit(index, 10) for index in range(16)]
-    assert sorted(assign_files(16, small, 2)) == [0] * 8 + [1] * 8
-    large, other = unit(16, 1000), unit(17, 300, is_shared=False)
-    assigned = assign_files(18, [*small, large, other], 2)
-    assert assigned[16] == EVERY_WORKER
-    assert [assigned.count(worker) for worker in (assigned[17], 1 - assigned[17])] == [1, 16]
+
+def test_small_files_are_read_by_one_worker_and_large_ones_shared() -> None:
+    small = [_unit(index, 10) for index in range(16)]
+    assert share_large_files(small, 2) == ([], small)
+    large, other = _unit(16, 1000), _unit(17, 300, is_shared=False)
+    assert share_large_files([*small, large, other], 2) == ([*large.trees], [other, *small])
+
+
+def test_the_large_ones_that_one_worker_reads_come_first() -> None:
+    units = [_unit(0, 1), _unit(1, 900, is_shared=False), _unit(2, 2), _unit(3, 950), _unit(4, 1)]
+    _, whole = share_large_files([replace(unit, is_shared=False) for unit in units], 2)
+    assert [unit.trees[0].indices[0] for unit in whole] == [3, 1, 0, 2, 4]
+
+
+@given(st.lists(st.integers(0, 1000), max_size=60), st.integers(1, 5))
+def test_batches_have_each_unit_once_in_order_and_shrink(sizes: list[int], workers: int) -> None:
+    batches = Batches([_unit(index, size) for index, size in enumerate(sizes)], workers)
+    taken = []
+    while batch := [tree.indices[0] for tree in batches.take()]:
+        taken.append(batch)
+    assert [index for batch in taken for index in batch] == list(range(len(sizes)))
+    left = sum(sizes)
+    for batch in taken:
+        fair = left // (2 * workers)
+        assert sum(sizes[index] for index in batch[:-1]) < max(fair, 1)  # the last one fills it
+        left -= sum(sizes[index] for index in batch)

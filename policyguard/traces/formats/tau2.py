@@ -6,7 +6,6 @@ simulation.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -51,8 +50,8 @@ class _DocumentHead(_RunHead):
     simulations: list[_RunHead] = []
 
 
-_MAY_HAVE_KEY = re.compile(rb'"(?:simulations|task_id)"|\\u00|\x00')
-"""Matches where a document may have a key by which `detect` knows it, also one that is escaped."""
+_SIGNS_OF_KEYS = (b'"simulations"', b'"task_id"', rb"\u00", b"\0")
+"""A document without all of these has none of the keys of `detect`, nor an escaped one."""
 
 _document_decoder = msgspec.json.Decoder(_DocumentHead)
 
@@ -69,17 +68,21 @@ def find_ids(file: BinaryIO, max_bytes: int) -> frozenset[str] | None:
     document = _decode_head(data)
     if document is None:
         data += file.read(max_bytes - len(data))
-        if len(data) < max_bytes and data.startswith(b"{") and not _MAY_HAVE_KEY.search(data):
+        if len(data) < max_bytes and data.startswith(b"{") and not _may_have_keys(data):
             return frozenset()
         document = _decode_head(data) if len(data) < max_bytes else None
     elif any(map(bytes.strip, file)):
         return frozenset()  # lines, each a JSON text, are no document
     if document is None:
         return None
-    if not _MAY_HAVE_KEY.search(data):
+    if not _may_have_keys(data):
         return frozenset()
     runs = (document, *document.simulations)
     return frozenset(filter(None, (as_id(run.id) for run in runs)))
+
+
+def _may_have_keys(data: bytes) -> bool:
+    return any(sign in data for sign in _SIGNS_OF_KEYS)  # many times faster than a pattern
 
 
 def _decode_head(data: bytes) -> _DocumentHead | None:

@@ -71,12 +71,12 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
         """
         if event.state == "cancelled":
             return self._classify_cancelled(event, attempt)
-        failed = event.ok is False or event.error is not None
-        if event.ok is None and not failed:
-            if event.exit_code:
-                failed = True
-            elif event.status is not None:
-                failed = event.status >= MIN_ERROR_STATUS
+        if event.ok is not None or event.error is not None:
+            failed = event.ok is False or event.error is not None
+        elif event.exit_code:
+            failed = True
+        else:
+            failed = event.status is not None and event.status >= MIN_ERROR_STATUS
         text = event.text or event.error or ""
         result = self.result_fingerprint(text)
         changed = result != last_fingerprint

@@ -100,15 +100,12 @@ class GuardState(TransitionHooks):
             return ()
         attempt, outcome = result.attempt, result.outcome
         learner, constraint_set = self.learner, self.constraint_set
-        if (
-            outcome.ok
-            and learner.is_memory_complete
-            and (
-                not constraint_set.scope_counts  # nearly always; saves a call
-                or learner.has_no_evidence_on(constraint_set, attempt)
-            )
-        ):
-            return ()
+        if outcome.ok and learner.is_memory_complete:
+            if learner.only_call_bans:  # as in `core`; saves a call
+                if attempt.fingerprint not in constraint_set.known_calls:
+                    return ()
+            elif not constraint_set.scope_counts:
+                return ()
         return tuple(learner.observe(attempt, outcome))
 
     def on_admitted(self, attempt: Attempt) -> None:

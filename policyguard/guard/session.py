@@ -8,6 +8,8 @@ from functools import partial
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, get_args
 
+from msgspec.structs import replace
+
 from policyguard.evaluator.attempt import Attempt
 from policyguard.guard import validate
 from policyguard.guard.approvals.approver import ask, ask_async
@@ -231,33 +233,34 @@ class Session(SessionStatus, MarkableSession, SessionApprovals):
         time = monotonic_ns() + clock.offset
         if time >= clock.next_sync or at is not None:
             time, wall = self._read_times(at)
-        return pipeline.complete(
-            Completed(
-                # Positional: msgspec is slow at keywords, and CPython at many of them.
-                self.id,
-                time,
-                decision.id
-                if type(decision) is Decision and decision.session == self.id
-                else self._resolve_call(decision),
-                False if failed and not is_cancelled else None,
-                "explicit",
-                text,
-                error,
-                None if exit_code is None else validate.integer("exit_code", exit_code),
-                None if status is None else validate.integer("status", status),
-                None if retry_after is None else validate.duration("retry_after", retry_after),
-                None if duration is None else validate.duration("duration", duration),
-                None if tokens is None else validate.integer("tokens", tokens),
-                None if cost is None else validate.usage("cost", cost),
-                None if score is None else validate.number("score", score),
-                host_meta,
+        report = Completed(
+            # Positional: msgspec is slow at keywords, and CPython at many of them.
+            self.id,
+            time,
+            decision.id
+            if type(decision) is Decision and decision.session == self.id
+            else self._resolve_call(decision),
+            False if failed and not is_cancelled else None,
+            "explicit",
+            text,
+            error,
+            None if exit_code is None else validate.integer("exit_code", exit_code),
+            None if status is None else validate.integer("status", status),
+            None if retry_after is None else validate.duration("retry_after", retry_after),
+            None if duration is None else validate.duration("duration", duration),
+            None if tokens is None else validate.integer("tokens", tokens),
+            None if cost is None else validate.usage("cost", cost),
+            None if score is None else validate.number("score", score),
+            host_meta,
+        )
+        if blame or is_cancelled or pending or wall is not None:
+            report = replace(
+                report,
                 blame=validate.choice("blame", blame, get_args(Blame)) if blame else "",
                 state="cancelled" if is_cancelled else "pending" if pending else "",
                 wall=wall,
-            ),
-            decision,
-            parsed,
-        )
+            )
+        return pipeline.complete(report, decision, parsed)
 
     async def arecord(
         self, decision: Decision | str, **reported: Unpack[RecordOptions]

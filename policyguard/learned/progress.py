@@ -9,6 +9,7 @@ or state changes. See docs/decisions/0008-search-space.md.
 from __future__ import annotations
 
 import sys
+from collections import deque
 from typing import Literal
 
 import msgspec
@@ -25,13 +26,19 @@ class SearchProgress(msgspec.Struct, eq=False):
     """A session's search. `best` is the score that the latest improvement reached.
 
     `stale_scores` counts the scores since then. `visited` are the candidates of the latest calls,
-    `banned` those that are banned; while none is, a caller may append to `visited` directly.
+    `banned` those that are banned; while none is, a caller may append to `visited` directly, which
+    forgets its oldest.
     """
 
+    visited: deque[str]
     best: float | None = None
     stale_scores: int = 0
-    visited: list[str] = msgspec.field(default_factory=list)
     banned: dict[str, None] = msgspec.field(default_factory=dict)
+
+    @classmethod
+    def begin(cls, settings: Progress) -> SearchProgress:
+        """Return the progress of a search that has seen nothing."""
+        return cls(deque(maxlen=settings.space))
 
     def add_score(self, settings: Progress, score: float | None) -> None:
         """Count a score, unless it is missing or not finite: a journal could not hold that."""
@@ -47,14 +54,12 @@ class SearchProgress(msgspec.Struct, eq=False):
         else:
             self.stale_scores += 1
 
-    def visit(self, settings: Progress, candidate: str, *, banned: bool) -> None:
+    def visit(self, candidate: str, *, banned: bool) -> None:
         """Put a candidate last, once: one tried again and again would crowd out the others."""
         visited = self.visited
         while candidate in visited:
             visited.remove(candidate)
         visited.append(candidate)
-        if len(visited) > settings.space:
-            del visited[0]
         if banned:
             self.banned[candidate] = None
         else:

@@ -26,7 +26,7 @@ def progress_settings(**changes: Any) -> Progress:
 
 
 def status_after_scores(settings: Progress, *scores: float | None) -> str:
-    progress = SearchProgress()
+    progress = SearchProgress.begin(settings)
     for score in scores:
         progress.add_score(settings, score)
     return progress.status(settings)
@@ -79,14 +79,14 @@ VISITS = st.tuples(st.sampled_from("abcdefg"), st.booleans())
 @given(st.lists(st.one_of(VISITS, VISITS, VISITS, st.none()), max_size=30))
 def test_search_space_holds_the_latest_candidates(steps: list[tuple[str, bool] | None]) -> None:
     settings = progress_settings()
-    progress = SearchProgress()
+    progress = SearchProgress.begin(settings)
     model: list[tuple[str, bool]] = []
     for step in steps:
         if step is None:
             progress.clear_bans()
             model = [(candidate, False) for candidate, _ in model]
         else:
-            progress.visit(settings, step[0], banned=step[1])
+            progress.visit(step[0], banned=step[1])
             model = [*(visit for visit in model if visit[0] != step[0]), step][-4:]
         allowed = sum(not banned for _, banned in model)
         expected = "progressing"
@@ -97,31 +97,31 @@ def test_search_space_holds_the_latest_candidates(steps: list[tuple[str, bool] |
 
 def test_bans_outside_the_search_space_do_not_count() -> None:
     settings = progress_settings()
-    progress = SearchProgress()
+    progress = SearchProgress.begin(settings)
     for number, candidate in enumerate("abcdefgh"):
-        progress.visit(settings, candidate, banned=number < 4)
+        progress.visit(candidate, banned=number < 4)
     assert progress.status(settings) == "progressing"
     assert (list(progress.visited), progress.banned) == (["e", "f", "g", "h"], {})
 
 
 def test_repeated_visits_count_once_when_a_candidate_is_banned() -> None:
     settings = progress_settings()
-    progress = SearchProgress()
+    progress = SearchProgress.begin(settings)
     progress.visited.extend("abbb")
-    progress.visit(settings, "c", banned=True)
+    progress.visit("c", banned=True)
     assert progress.status(settings) == "progressing"
-    progress.visit(settings, "b", banned=True)
+    progress.visit("b", banned=True)
     assert list(progress.visited) == ["c", "b"]
     assert progress.status(settings) == "exhausted"
 
 
 def test_search_space_takes_precedence_over_scores() -> None:
     settings = progress_settings()
-    progress = SearchProgress()
+    progress = SearchProgress.begin(settings)
     for _ in range(4):
         progress.add_score(settings, 1.0)
     assert progress.status(settings) == "plateau"
-    progress.visit(settings, "a", banned=True)
+    progress.visit("a", banned=True)
     assert progress.status(settings) == "plateau"  # one candidate is too few
-    progress.visit(settings, "b", banned=True)
+    progress.visit("b", banned=True)
     assert progress.status(settings) == "exhausted"

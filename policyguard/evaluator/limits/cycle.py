@@ -11,6 +11,9 @@ from policyguard.evaluator.messages import format_times
 from policyguard.model.decision import Violation
 from policyguard.model.outcome import Outcome
 
+_SLACK = 8
+"""Entries beyond those that matter, which are forgotten together."""
+
 
 class CallSequence:
     """The latest calls that matter; it contains the likenesses of the `longest` last of them."""
@@ -79,8 +82,8 @@ class CycleChecker(LimitChecker, eq=False, kw_only=True):
         """Append the call."""
         entries = tracker.entries
         entries.append(attempt.window_entry)
-        if len(entries) > self.max_entries:
-            del entries[0]
+        if len(entries) > self.max_entries + _SLACK:  # not one by one, which moves all others
+            del entries[:_SLACK]
 
     def refuse(self, tracker: CallSequence, attempt: Attempt) -> None:
         """Append a refused call of a full cycle as if it had returned what it did before.

@@ -116,8 +116,9 @@ class RepeatChecker(LimitChecker, eq=False, kw_only=True):
         entries.append(entry)
         if len(entries) > self.window:
             oldest = entries.pop(0)
-            if by_key[oldest.key] is oldest and not tracker.pending_results:
-                del by_key[oldest.key]
+            key = oldest.key
+            if by_key[key] is oldest and not tracker.pending_results:
+                del by_key[key]
             else:
                 _remove_entry(tracker, oldest)
 

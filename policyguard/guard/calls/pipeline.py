@@ -128,11 +128,11 @@ class CallPipeline(KnownCalls):
                         if guard_state.constraint_set.constraints or guard_state.has_radius
                         else ()
                     )
-                    errors = attempt.errors
+                    budgets = guard._shared_budgets
+                    errors = attempt.errors if budgets is not None else ()
                     evaluation = evaluator.evaluate(
                         guard_state.evaluator_state, attempt, bound_plan, learned, mode
                     )
-                    budgets = guard._shared_budgets
                     if (
                         budgets is not None
                         and not (admit and evaluation is ALLOWED and budgets.charge_leases(attempt))

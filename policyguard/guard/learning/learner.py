@@ -50,7 +50,7 @@ class Learner:
     ) -> None:
         self._entries = entries
         # If only single calls are banned, one look-up shows that a call is not.
-        self._only_call_bans = all(
+        self.only_call_bans = all(
             entry.ban == "call" and entry.ignores_arguments for entry in entries.values()
         )
         self.is_memory_complete = True
@@ -61,7 +61,7 @@ class Learner:
     def use_shared_store(self) -> None:
         """Take into account that other processes learn, too."""
         by_session = all(entry.scope == "session" for entry in self._entries.values())
-        self.is_memory_complete = self._only_call_bans and by_session
+        self.is_memory_complete = self.only_call_bans and by_session
 
     def check(
         self, constraint_set: ConstraintSet, attempt: Attempt
@@ -132,7 +132,7 @@ class Learner:
         """Whether it is cheap to see that nothing learned concerns a call."""
         known = constraint_set.scope_counts
         return not known or (
-            self._only_call_bans and attempt.fingerprint not in constraint_set.known_calls
+            self.only_call_bans and attempt.fingerprint not in constraint_set.known_calls
         )
 
     def _ban_keys(self, attempt: Attempt) -> Iterator[BanKey]:

@@ -18,7 +18,6 @@ class ProgressTracker:
 
     def __init__(self, policy: Policy) -> None:
         self._settings = policy.progress
-        self._max_candidates = policy.progress.space
         self.tracks_calls = policy.learn is not None
         self._ban_unit = _ban_unit_of(policy.learn)
         self._by_call = self._ban_unit not in ("tool", "class")
@@ -31,10 +30,7 @@ class ProgressTracker:
         if progress is None or progress.banned:
             self._visit(attempt.session, candidate, banned=False)
         else:  # only scores matter, and they have not changed
-            visited = progress.visited
-            visited.append(candidate)
-            if len(visited) > self._max_candidates:
-                del visited[0]
+            progress.visited.append(candidate)
 
     def refuse(self, session: SessionState, event: Refused) -> None:
         """Note a refused call: a constraint bans its candidate, or something else refused it.
@@ -64,7 +60,7 @@ class ProgressTracker:
 
     def _visit(self, session: SessionState, candidate: str, *, banned: bool) -> None:
         progress = self._search_progress(session)
-        progress.visit(self._settings, candidate, banned=banned)
+        progress.visit(candidate, banned=banned)
         cel_session = session.cel_session
         # Without bans only scores matter, and they have not changed.
         if progress.banned or cel_session["progress"] != PROGRESSING:
@@ -73,7 +69,7 @@ class ProgressTracker:
     def _search_progress(self, session: SessionState) -> SearchProgress:
         progress: SearchProgress | None = session.search_progress
         if progress is None:
-            progress = session.search_progress = SearchProgress()
+            progress = session.search_progress = SearchProgress.begin(self._settings)
         return progress
 
     def _candidate_id(self, call: Attempt | Refused) -> str:

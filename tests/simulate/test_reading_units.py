@@ -62,6 +62,15 @@ def test_only_files_in_the_own_format_are_shared(tmp_path: Path) -> None:
     assert [is_shared for _, is_shared in _units(files)] == [True, True, False, False, False, False]
 
 
+def test_an_archive_of_files_in_the_own_format_is_shared(tmp_path: Path) -> None:
+    own, mixed = tmp_path / "own.zip", tmp_path / "mixed.zip"
+    for archive, more in ((own, OWN), (mixed, "[]")):
+        with zipfile.ZipFile(archive, "w") as opened:
+            opened.writestr("a.jsonl", OWN)
+            opened.writestr("b.jsonl", more)
+    assert _units([own, mixed]) == [((0,), True), ((1,), False)]
+
+
 def test_documents_are_not_parsed_to_tell_their_format(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

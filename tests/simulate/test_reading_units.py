@@ -114,6 +114,14 @@ def test_a_file_whose_runs_are_unknown_is_read_with_all_of_them(
     assert [indices for indices, _ in _units([*files, unknown])] == [(0, 1, 2)]
 
 
+def test_a_run_is_recognized_whose_keys_are_escaped(tmp_path: Path) -> None:
+    plain, escaped = _results(tmp_path / "0.json", "r1"), tmp_path / "1.json"
+    other = _results(tmp_path / "2.json", "r2")
+    text = plain.read_text().replace('"simulations"', '"\\u0073imulations"')
+    escaped.write_text(text.replace('"task_id"', '"tas\\u006b_id"'))
+    assert [indices for indices, _ in _units([plain, escaped, other])] == [(0, 1), (2,)]
+
+
 def test_runs_without_an_id_are_independent(tmp_path: Path) -> None:
     files = [_results(tmp_path / f"{name}.json", None, "") for name in "ab"]
     assert [indices for indices, _ in _units(files)] == [(0,), (1,)]
@@ -183,7 +191,8 @@ def test_batches_have_each_unit_once_in_order_and_shrink(sizes: list[int], worke
         taken.append(batch)
     assert [index for batch in taken for index in batch] == list(range(len(sizes)))
     left = sum(sizes)
-    for batch in taken:
+    for number, batch in enumerate(taken, 1):
         fair = left // (2 * workers)
+        assert sum(sizes[index] for index in batch) >= fair or number == len(taken)
         assert sum(sizes[index] for index in batch[:-1]) < max(fair, 1)  # the last one fills it
         left -= sum(sizes[index] for index in batch)

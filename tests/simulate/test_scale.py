@@ -381,6 +381,19 @@ def test_a_stopped_replay_reports_what_was_read(tmp_path: Path, workers: int) ->
     assert sum(run.calls for run in figures.sessions) == figures.traces.calls
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_replay_that_is_stopped_before_it_reads_reports_nothing(
+    tmp_path: Path, workers: int
+) -> None:
+    job = Job(policies=("core",), files=(write(tmp_path / "t.jsonl", lines("s", [])),))
+
+    def stop(done: int, events: int, note: str = "") -> None:
+        raise StoppedError
+
+    figures = simulate(job, JobInputs.load(job), stop, LocalProcesses(workers))
+    assert (figures.partial, figures.traces.events) == (True, 0)
+
+
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="sees by /proc when it reads")
 def test_an_interrupt_gives_the_partial_report_and_130(tmp_path: Path) -> None:
     sessions = (lines(f"s{n}", [_any_call(n + m) for m in range(200)]) for n in range(150))

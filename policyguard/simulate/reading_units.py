@@ -47,7 +47,7 @@ def find_reading_units(
         on_progress()
         size = sum(file_size(files[index]) for index in tree.indices)
         file = files[tree.indices[0]] if len(tree.indices) == 1 and size else None
-        if file is not None and tree.has_events and _has_own_format(file):
+        if file is not None and tree.has_events is not False and _has_own_format(file):
             units.append(ReadingUnit((tree,), size, is_shared=True))
             continue
         unit = ReadingUnit((tree,), size)

@@ -178,6 +178,7 @@ class _WorkerPool:
                 try:
                     on_progress(message.done, message.events)
                 except StoppedError:
+                    self._left = Batches((), len(self._processes))
                     for waiting in self._waiting:
                         self._send(waiting, None)
 
@@ -197,7 +198,7 @@ class _WorkerPool:
     def _receive(self, pipe: Connection) -> _Message:
         try:
             message: _Message = pipe.recv()
-        except EOFError:
+        except (EOFError, OSError):  # the latter if it had not read all that it was sent
             process = self._processes[pipe]
             process.join()
             raise WorkerError(f"a worker died (exit code {process.exitcode})") from None

@@ -28,12 +28,13 @@ class SessionTree(msgspec.Struct, frozen=True):
 
     `parents` gives for each the position of its parent in `indices`, -1 for the first. A file with
     unrelated sessions is a tree of its own. Trees that were joined have several firsts.
-    `has_events`: the first line of the first file is an event in policyguard's own format.
+    `has_events`: the first line of the first file is an event in policyguard's own format; None if
+    that is unknown, as for an archive.
     """
 
     indices: tuple[int, ...]
     parents: tuple[int, ...]
-    has_events: bool = False
+    has_events: bool | None = None
 
 
 class FileHead(msgspec.Struct, frozen=True):
@@ -68,12 +69,11 @@ def find_session_trees(
     children: dict[int, list[int]] = {}
     for child, parent in parents.items():
         children.setdefault(parent, []).append(child)
-    with_events = {index for index, head in heads.items() if head.is_event}
     roots = [index for index in range(len(files)) if index not in parents]
-    trees = [_build_tree(index, children, index in with_events) for index in roots]
+    trees = [_build_tree(index, children, heads.get(index)) for index in roots]
     # Files that name each other in a circle have no root: each is a tree of its own.
     left = set(range(len(files))).difference(*(tree.indices for tree in trees))
-    trees += [_build_tree(index, {}, index in with_events) for index in left]
+    trees += [_build_tree(index, {}, heads.get(index)) for index in left]
     return sorted(trees, key=lambda tree: min(tree.indices))
 
 
@@ -98,13 +98,13 @@ def join_trees(trees: Sequence[SessionTree]) -> list[SessionTree]:
     return sorted([together, *others], key=lambda tree: min(tree.indices))
 
 
-def _build_tree(root: int, children: Mapping[int, list[int]], has_events: bool) -> SessionTree:
+def _build_tree(root: int, children: Mapping[int, list[int]], head: FileHead | None) -> SessionTree:
     indices, parents = [root], [-1]
     for position, index in enumerate(indices):  # which grows in the loop
         for child in children.get(index, ()):
             indices.append(child)
             parents.append(position)
-    return SessionTree(tuple(indices), tuple(parents), has_events)
+    return SessionTree(tuple(indices), tuple(parents), None if head is None else head.is_event)
 
 
 def _find_parents(heads: Mapping[int, FileHead]) -> Iterator[tuple[int, int]]:

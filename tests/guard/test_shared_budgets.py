@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from policyguard import Guard
+from policyguard.guard.budgets.shared import SharedBudgets
 from policyguard.guard.session import Session
 from policyguard.model.decision import Decision
+from policyguard.store.errors import StoreError
 from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import Caps, Store
 
@@ -390,6 +392,14 @@ def test_open_quotas_stay_within_the_bounds(tmp_path: Path) -> None:
     assert count_allowed(guard.session("again", project="p0")) == 1
 
 
+def test_preview_charges_no_lease(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path, "budgets: {b: {calls: 100, per: project}}")
+    one, two = workspace.session("one"), workspace.session("two")
+    assert count_allowed(one, max_calls=10) == 10
+    assert all(one.preview("tool", {}).allowed for _ in range(50))
+    assert count_allowed(two) == 90
+
+
 def test_preview_agrees_with_check_and_changes_nothing(tmp_path: Path) -> None:
     workspace = Workspace(
         tmp_path, "budgets: {b: {calls: 2, per: project}, t: {time: 1h, per: project}}"
@@ -429,6 +439,30 @@ def test_resumed_session_charges_nothing_twice(tmp_path: Path) -> None:
     reopened.record("c3", result="", cost=0.3)
     assert count_allowed(other) == 2, "three slots, none held by the dead session"
     assert other.check("tool", {}).violations[0].used == 3
+
+
+def test_no_lease_is_charged_while_usage_is_unwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = Workspace(
+        tmp_path,
+        "budgets: {b: {calls: 100, per: project}, t: {tokens: 50, per: project, tools: [paid]}}",
+    )
+    one, two = workspace.session("one"), workspace.session("two")
+    assert count_allowed(one, max_calls=10) == 10
+    paid = one.check("paid", {})
+
+    def fail(*args: object) -> None:
+        raise StoreError(workspace.store, "it is full", "make room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SharedBudgets, "_write_usage", fail)
+        one.record(paid, result="", tokens=60)
+        refused = one.check("tool", {})
+    assert not refused.allowed
+    assert "it is full" in refused.errors[0].error
+    assert one.check("tool", {}).allowed
+    assert not two.check("paid", {}).allowed
 
 
 def test_locked_store_is_reported_and_no_charge_is_lost(tmp_path: Path) -> None:

@@ -62,6 +62,15 @@ def test_only_files_in_the_own_format_are_shared(tmp_path: Path) -> None:
     assert [is_shared for _, is_shared in _units(files)] == [True, True, False, False, False, False]
 
 
+def test_an_archive_of_files_in_the_own_format_is_shared(tmp_path: Path) -> None:
+    own, mixed = tmp_path / "own.zip", tmp_path / "mixed.zip"
+    for archive, more in ((own, OWN), (mixed, "[]")):
+        with zipfile.ZipFile(archive, "w") as opened:
+            opened.writestr("a.jsonl", OWN)
+            opened.writestr("b.jsonl", more)
+    assert _units([own, mixed]) == [((0,), True), ((1,), False)]
+
+
 def test_documents_are_not_parsed_to_tell_their_format(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +112,14 @@ def test_a_file_whose_runs_are_unknown_is_read_with_all_of_them(
     else:
         unknown.write_bytes(files[0].read_bytes().replace(b'"Bern"', b"NaN"))
     assert [indices for indices, _ in _units([*files, unknown])] == [(0, 1, 2)]
+
+
+def test_a_run_is_recognized_whose_keys_are_escaped(tmp_path: Path) -> None:
+    plain, escaped = _results(tmp_path / "0.json", "r1"), tmp_path / "1.json"
+    other = _results(tmp_path / "2.json", "r2")
+    text = plain.read_text().replace('"simulations"', '"\\u0073imulations"')
+    escaped.write_text(text.replace('"task_id"', '"tas\\u006b_id"'))
+    assert [indices for indices, _ in _units([plain, escaped, other])] == [(0, 1), (2,)]
 
 
 def test_runs_without_an_id_are_independent(tmp_path: Path) -> None:
@@ -174,7 +191,8 @@ def test_batches_have_each_unit_once_in_order_and_shrink(sizes: list[int], worke
         taken.append(batch)
     assert [index for batch in taken for index in batch] == list(range(len(sizes)))
     left = sum(sizes)
-    for batch in taken:
+    for number, batch in enumerate(taken, 1):
         fair = left // (2 * workers)
+        assert sum(sizes[index] for index in batch) >= fair or number == len(taken)
         assert sum(sizes[index] for index in batch[:-1]) < max(fair, 1)  # the last one fills it
         left -= sum(sizes[index] for index in batch)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +21,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policyguard.report.replay.figures import Figures, UnmatchedFigures
-from policyguard.simulate import Replay, error_kinds, line_shard, load, trace_player
+from policyguard.simulate import Replay, error_kinds, line_shard, load, trace_player, workers
 from policyguard.simulate.error_kinds import ErrorKinds
 from policyguard.simulate.job import (
     FoldWorker,
     Job,
     JobInputs,
     StoppedError,
+    WorkerError,
     merge,
 )
 from policyguard.simulate.line_shard import LineShard
@@ -378,6 +381,19 @@ def test_a_stopped_replay_reports_what_was_read(tmp_path: Path, workers: int) ->
     assert sum(run.calls for run in figures.sessions) == figures.traces.calls
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_replay_that_is_stopped_before_it_reads_reports_nothing(
+    tmp_path: Path, workers: int
+) -> None:
+    job = Job(policies=("core",), files=(write(tmp_path / "t.jsonl", lines("s", [])),))
+
+    def stop(done: int, events: int, note: str = "") -> None:
+        raise StoppedError
+
+    figures = simulate(job, JobInputs.load(job), stop, LocalProcesses(workers))
+    assert (figures.partial, figures.traces.events) == (True, 0)
+
+
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="sees by /proc when it reads")
 def test_an_interrupt_gives_the_partial_report_and_130(tmp_path: Path) -> None:
     sessions = (lines(f"s{n}", [_any_call(n + m) for m in range(200)]) for n in range(150))
@@ -421,3 +437,55 @@ def test_workers_are_started_where_they_save_time(tmp_path: Path) -> None:
             file.truncate(MIN_WORKER_BYTES // 4)  # each byte has to be parsed
     assert [count_useful_workers(8, files[:count]) for count in range(4)] == [1, 1, 2, 3]
     assert count_useful_workers(2, files) == 2
+
+
+# Workers that die, and stop.
+
+
+def _die(*args: object) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_dies_before_it_reads_is_reported(tmp_path: Path) -> None:
+    job = Job(policies=("core",), files=(write(tmp_path / "t.jsonl", lines("s", [])),))
+    with pytest.raises(WorkerError, match=r"^a worker died \(exit code -9\)$"):
+        LocalProcesses(2).fold(_die, job, JobInputs.load(job), _ignore_progress)
+
+
+class _Received:
+    """What a worker was sent after it was told to stop."""
+
+    events = 0
+
+    def __init__(self, trees: list[Any]) -> None:
+        self.trees = trees
+
+    def merge(self, other: _Received) -> None:
+        self.trees += other.trees
+
+
+def _ask_once_more(pipe: Connection, start: object, job: Job, number: int, count: int) -> None:
+    """Work as a worker that has asked for trees before it sees that it is to stop."""
+    pipe.recv()
+    pipe.send(workers._Progress(1, 1))
+    pipe.send(workers._Idle())
+    stops = [None]
+    while stops[-1] is None:
+        stops.append(pipe.recv())
+    pipe.send(workers._Result(number, _Received(list(stops[-1])), partial=True))
+
+
+def test_a_stopped_worker_gets_no_more_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = tuple(write(tmp_path / f"{n}.json", lines(f"s{n}", [])) for n in range(40))
+    job = Job(policies=("core",), files=files)
+
+    def stop(done: int, events: int, note: str = "") -> None:
+        if events:
+            raise StoppedError
+
+    monkeypatch.setattr(workers, "_run_worker", _ask_once_more)
+    received, is_partial = LocalProcesses(2).fold(_die, job, JobInputs.load(job), stop)
+    assert received.trees == []
+    assert is_partial

@@ -266,6 +266,22 @@ def test_a_reservation_beyond_the_limit_counts_for_all(postgres: Server) -> None
         store.close()
 
 
+def test_what_a_lease_reserves_is_limited_by_it_and_comes_back(postgres: Server) -> None:
+    store = PostgresStore(postgres.new_address(), caps=CAPS, term=60)
+    quota = store.quotas.open(KEY, QuotaSpec(limit=10**9, reserves=True))
+    while not quota.leased:
+        assert store.quotas.try_charge_all([(quota, 1)], 1)
+    room = quota.leased - quota.reserved
+    assert quota.try_charge(room, 1)
+    assert not quota.try_charge(1, 1)
+    quota.reserve(-room)
+    assert quota.try_charge(room, 1)
+    quota.reserve(-quota.reserved)
+    store.quotas.refresh([quota], 1)
+    assert (quota.usage.used, quota.drawn) == (0, [])
+    store.close()
+
+
 def test_slots_of_a_dead_holder_come_back(postgres: Server) -> None:
     address = postgres.new_address()
     one, two = (PostgresStore(address, caps=CAPS, term=0.5) for _ in range(2))

@@ -136,7 +136,7 @@ def _compile(frontend: FrontendResult, environ: Mapping[str, str]) -> CheckResul
     files = merged.files
     tools, problems = read_tools(merged)
     diagnostics = [*diagnostics, *problems]
-    if tools is None and pinned is not None and merged.tree.get("schemas") is None:
+    if pinned is not None and merged.tree.get("schemas") is None:
         tools = read_pinned_schemas(pinned, merged)
     refine = None
     if tools is not None:

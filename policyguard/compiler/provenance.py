@@ -112,7 +112,7 @@ def _lock_note(path: KeyPath, locks: Locks) -> str:
 
 def _param_note(path: KeyPath, policy: Policy) -> str:
     """Return a note on a param's current value if the environment can set it."""
-    param = policy.params.get(path[1]) if path[0] == "params" and len(path) == 2 else None
+    param = policy.params.get(path[1]) if path[0] == "params" else None
     return f"{param.value} now, from {param.env} or the default" if param and param.env else ""
 
 

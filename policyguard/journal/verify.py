@@ -243,9 +243,8 @@ class _Verifier:
             message = f"holds session {session!r:.80}, but has another session's name"
             yield make_finding("journal/foreign-chain", file, message, 1)
             return
-        key_id = link.key_id if link is not None and not link.seq else ""
+        key_id, chain = (link.key_id, link.chain) if link is not None else ("", "")
         yield from self._check_signature(file, session, key_id)
-        chain = link.chain if link is not None and not link.seq else ""
         end = self._find_end(session, chain, file.parent)
         yield from self._follow(file, session, anchors, key_id, end)
 

@@ -124,6 +124,18 @@ def test_an_expired_question_is_not_denied(policy: Path, clock: Clock) -> None:
         assert session.check("deploy", {}).effect == "ask"
 
 
+def test_of_too_many_denied_calls_the_first_is_asked_about_again(
+    policy: Path, clock: Clock
+) -> None:
+    policy.write_text(f"{POLICY}bounds: {{window_entries: 2}}\n", "utf-8")
+    with Guard.load(policy, clock=clock) as guard:
+        session = guard.session("s")
+        for place in ("a", "b", "c"):
+            assert session.deny(session.check("deploy", {"to": place}), by="ann")
+        effects = [session.preview("deploy", {"to": place}).effect for place in ("a", "b", "c")]
+    assert effects == ["ask", "block", "block"]
+
+
 def test_a_denied_budget_is_not_raised(policy: Path, clock: Clock) -> None:
     with Guard.load(policy, clock=clock) as guard:
         session = guard.session("s")

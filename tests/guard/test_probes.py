@@ -3,7 +3,12 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from policyguard import Guard, Session
+from policyguard.compiler import compile_policy
+from policyguard.guard.replay import ReplayGuard
+from policyguard.model.event import Admitted, Completed, SessionStarted
 
 LIMITS = "limits: {default: {failures: {max: 3, same: error}, refusals: {max: 15}}}\n"
 
@@ -105,6 +110,60 @@ def test_an_agent_that_goes_on_without_a_probes_result_is_halted(tmp_path: Path)
     assert effects[:3] == ["block"] * 3
     assert "advise" in effects
     assert effects.index("halt") < 30
+
+
+def test_an_agent_is_told_to_wait_for_a_probe_as_often_as_calls_may_fail(tmp_path: Path) -> None:
+    with Guard.load(policy(tmp_path / "p.yaml", LIMITS)) as guard:
+        session = guard.session("s")
+        for _ in range(3):
+            _fail(session, "a")
+        assert session.check("bash", {"command": "npm run dev"}).effect == "advise"
+        refused = [session.check("bash", {"command": f"b{n}"}) for n in range(6)]
+    waits = ["is being tried" in decision.message for decision in refused]
+    assert waits == [True, True, True, True, False, False]
+
+
+SECOND = 10**9
+
+
+@pytest.mark.parametrize(
+    ("begun", "at", "waits"),
+    [
+        (10 * SECOND, 70 * SECOND, True),
+        (10 * SECOND, 70 * SECOND + 1, False),
+        (10 * SECOND, None, True),
+        (None, 70 * SECOND, True),
+        (None, None, True),
+    ],
+)
+def test_without_times_a_recorded_probe_may_return_for_good(
+    tmp_path: Path, begun: int | None, at: int | None, waits: bool
+) -> None:
+    path = policy(tmp_path / "p.yaml", f"bounds: {{unreported: 1m}}\n{LIMITS}")
+    session = ReplayGuard(compile_policy(path)).start_session(SessionStarted("s", begun))
+    for number in range(3):
+        call = f"failing {number}"
+        assert session.check(Admitted("s", begun, call, "bash", {"command": "a"})).allowed
+        session.record(Completed("s", begun, call, ok=False, text="No module named 'yaml'"))
+    probe = session.check(Admitted("s", begun, "probe", "bash", {"command": "b"}))
+    assert probe.effect == "advise"
+    beside = session.check(Admitted("s", at, "beside", "bash", {"command": "c"}))
+    assert beside.effect == "block"
+    assert ("is being tried" in beside.message) is waits
+
+
+def test_a_probe_that_others_pushed_out_is_not_waited_for(tmp_path: Path) -> None:
+    few = "bounds: {in_flight: 2}\n"
+    with Guard.load(policy(tmp_path / "p.yaml", LIMITS + few)) as guard:
+        session = guard.session("s")
+        for _ in range(3):
+            _fail(session, "a")
+        assert session.check("bash", {"command": "npm run dev"}).effect == "advise"
+        for number in range(2):
+            assert session.check("look", {"n": number}).effect == "allow"
+        beside = session.check("bash", {"command": "ls"})
+    assert beside.effect == "block"
+    assert "is being tried" not in beside.message
 
 
 def test_calls_beside_a_probe_that_still_runs_do_not_halt_the_run(tmp_path: Path) -> None:

@@ -196,6 +196,22 @@ def test_thresholds_count_the_charges_of_others(tmp_path: Path) -> None:
     assert count_allowed(two) == 2, "a threshold does not raise the limit"
 
 
+@pytest.mark.parametrize(
+    ("budget", "granted"),
+    [("calls: 2, per: project", 0), ("calls: 1, per: [project, call.args.key]", 1)],
+)
+def test_what_is_left_of_a_budget_is_taken_once(tmp_path: Path, budget: str, granted: int) -> None:
+    workspace = Workspace(tmp_path, f"budgets: {{b: {{{budget}, advise_at: 1}}}}")
+    one, two = workspace.session("one"), workspace.session("two")
+    if granted:
+        one.grant("b", granted, by="ann")
+    allowed = [
+        session.check("tool", {"key": "a", "n": number}).allowed
+        for number, session in enumerate((one, two, one))
+    ]
+    assert allowed == [True, True, False]
+
+
 def test_call_charges_all_its_budgets_or_none(tmp_path: Path) -> None:
     workspace = Workspace(
         tmp_path,

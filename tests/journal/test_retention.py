@@ -16,6 +16,8 @@ import pytest
 from policyguard.journal.anchor_export import anchor_lines, read_anchors
 from policyguard.journal.chain import Hasher
 from policyguard.journal.errors import JournalError
+from policyguard.journal.handover import place_of
+from policyguard.journal.left_over import is_left_over
 from policyguard.journal.retention import PruneResult, note_load
 from policyguard.journal.retention import prune as prune_folder
 from policyguard.journal.retention_terms import Retention
@@ -205,14 +207,36 @@ def test_a_pruned_journal_that_comes_back_cut_has_lost_its_anchor(tmp_path: Path
     file, content = setup.journal.path_of("a"), setup.journal.path_of("a").read_bytes()
     assert prune(setup, before=BEGIN + DAY, key=key).deleted == (file,)
 
-    def codes() -> list[str]:
+    def findings() -> dict[str, str]:
         found = verify([setup.folder], anchors=setup.anchors, key=key).findings
-        return [finding.code for finding in found]
+        return {finding.code: finding.message for finding in found}
 
     file.write_bytes(content)  # as if the process had died before it deleted the file
-    assert codes() == ["journal/no-anchor", "journal/pruned"]
+    assert list(findings()) == ["journal/no-anchor", "journal/pruned"]
+    assert findings()["journal/no-anchor"].startswith("of a journal that was pruned: none of ")
     file.write_bytes(b"".join(content.splitlines(keepends=True)[:3]))
-    assert codes() == ["journal/lost-anchor", "journal/pruned"]
+    assert list(findings()) == ["journal/lost-anchor", "journal/pruned"]
+
+
+def test_a_file_is_left_over_only_from_its_own_journal_pruned_elsewhere(tmp_path: Path) -> None:
+    setup = JournalSetup(tmp_path)
+    setup.write(SessionStarted("s"))
+    setup.restart()
+    setup.write(SessionStarted("s"))  # notes what it adopts
+    file, anchor = setup.journal.path_of("s"), setup.anchors.get("s")
+    assert anchor is not None
+    assert not is_left_over(file, setup.anchors)
+    known = Pruned("s", anchor.chain, 2, anchor.hash, anchor.size, BEGIN, "house", "", "elsewhere")
+    for changes, expected in (
+        ({}, True),
+        ({"place": place_of(setup.folder)}, False),
+        ({"chain": "0" * 32}, False),  # the session has begun anew since
+        ({"session": "t"}, False),
+    ):
+        anchors = MemoryStore(caps=CAPS).anchors
+        anchors.add_note(msgspec.structs.replace(known, **changes))
+        assert is_left_over(file, anchors) is expected
+        assert not is_left_over(setup.journal.path_of("none"), anchors)
 
 
 def test_keyed_journals_need_their_key(tmp_path: Path) -> None:

@@ -268,6 +268,7 @@ def test_after_an_eviction_nothing_is_proven_without_an_anchor(setup: JournalSet
     after(setup, lambda ls: ls[:4])
     result = verify([setup.folder], anchors=few)
     assert codes(result) == [("no-anchor", None), ("dropped-anchors", None)]
+    assert result.findings[0].message == "none of 4 lines is anchored"
     assert result.has_failed
     message = "the store evicted the anchor of 1 session, beyond `bounds.journals`"
     assert result.findings[1].message.startswith(message)

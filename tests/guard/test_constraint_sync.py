@@ -111,12 +111,18 @@ def test_harness_failures_of_different_sessions_teach_nothing(tmp_path: Path) ->
     assert all(_fail(_guard(tmp_path), f"s{number}", "down") for number in range(6))
 
 
-def test_success_in_another_process_discards_the_evidence(tmp_path: Path) -> None:
+@pytest.mark.parametrize("learn", ["", ", learn: {scope: session}"])
+def test_success_in_another_process_discards_the_evidence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, learn: str
+) -> None:
+    policy = POLICY.replace("pattern: down, blame: harness", f"pattern: down, blame: agent{learn}")
+    monkeypatch.setattr(f"{__name__}.POLICY", policy)
     one, other = _guard(tmp_path, 2), _guard(tmp_path, 2)
     assert _fail(one, "a")
     session = other.session("b")
     session.record(session.check("build", {"target": "x"}), result="fine")
     assert _fail(one, "c")
+    assert not one.constraints()
     assert _fail(other, "d")
     assert not _fail(other, "e")
 

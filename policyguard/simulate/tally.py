@@ -175,6 +175,7 @@ class Tally:
         traces = msgspec.structs.replace(
             self.traces,
             formats=dict(sorted(self.traces.formats.items())),
+            candidates=dict(sorted(self.traces.candidates.items())),
             skips=[skip for _, skip in self._skips.items()],
             unlabelled=self._share(self._unlabelled, total, UNLABELLED, SESSIONS),
             strata=[] if self._sample is None else self._sample.figures(),

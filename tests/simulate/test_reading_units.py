@@ -10,18 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
+import msgspec
 import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from policyguard.simulate.job import Job, JobInputs
+from policyguard.simulate.job import FoldWorker, Job, JobInputs, merge
+from policyguard.simulate.line_shard import LineShard
 from policyguard.simulate.parts import split
 from policyguard.simulate.reading_units import ReadingUnit, find_reading_units
-from policyguard.simulate.simulation import simulate
+from policyguard.simulate.simulation import build_report, simulate, start_replay
 from policyguard.simulate.workers import Batches, LocalProcesses, share_large_files
 from policyguard.traces import Reader
 from policyguard.traces.session_trees import SessionTree, find_session_trees
-from tests.simulate.recording import lines, read
+from tests.simulate.recording import lines, read, write
 
 OWN = '{"event": "turn_started", "session": "s"}\n'
 
@@ -196,3 +198,24 @@ def test_batches_have_each_unit_once_in_order_and_shrink(sizes: list[int], worke
         assert sum(sizes[index] for index in batch) >= fair or number == len(taken)
         assert sum(sizes[index] for index in batch[:-1]) < max(fair, 1)  # the last one fills it
         left -= sum(sizes[index] for index in batch)
+
+
+def test_the_report_has_one_order_whatever_worker_was_first(tmp_path: Path) -> None:
+    files = []
+    for number, refused in enumerate((True, False)):
+        differed = {"event": "candidate", "session": f"s{number}", "call": "c0", "refused": refused}
+        session = [*lines(f"s{number}", [read("/a")], closed=False), json.dumps(differed)]
+        files.append(write(tmp_path / f"{number}.jsonl", session))
+    reports = []
+    for order in (files, files[::-1]):
+        job = Job(policies=("core",), files=tuple(files))
+        inputs = JobInputs.load(job)
+        parts = []
+        for file in order:
+            worker = FoldWorker(start_replay, job, inputs, LineShard(), lambda *_: None)
+            index = files.index(file)
+            parts.append(worker.run([find_session_trees(files)[index]], lambda _: False)[0])
+        figures = build_report(job, inputs, merge(*parts), partial=False)
+        assert len(figures.traces.candidates) == 2
+        reports.append(msgspec.json.encode(figures.traces.candidates))
+    assert reports[0] == reports[1]

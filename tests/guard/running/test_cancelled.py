@@ -27,6 +27,8 @@ budgets:
   mails: {tools: [send, timed], calls: 3}
   good: {tools: [good], when: outcome.ok, calls: 2}
   money: {tools: [pay], cost: 10, reserve: 4}
+rules:
+  failed: {tools: [deploy], when: session.failures > 0}
 """
 
 
@@ -67,6 +69,18 @@ def test_interrupted_call_stays_counted(
     assert {(done.state, done.ok, done.blame) for done in log.of_type(Completed)} == {
         ("cancelled", None, "")
     }
+
+
+def test_an_interrupted_call_is_no_failure(session: Session) -> None:
+    run_interrupted(session, "send", 0, KeyboardInterrupt)
+    assert session.check("deploy")
+
+
+def test_an_ended_session_has_no_calls_in_flight(session: Session) -> None:
+    assert session.check("send", call="toolu_1")
+    assert list(session.in_flight) == ["toolu_1"]
+    session.end()
+    assert session.in_flight == {}
 
 
 @pytest.mark.parametrize("tool", ["send", "timed"])

@@ -224,7 +224,7 @@ def share_large_files(
     """Return the files that all workers share, and what one of them reads, in a good order.
 
     To share costs each worker a look at all lines, so small files are not shared. What is large is
-    read first: nobody waits for it at the end.
+    read first, so that no worker waits for it at the end.
     """
     small = sum(unit.size for unit in units) // (workers * _FILES_PER_WORKER)
     shared = [tree for unit in units if unit.is_shared and unit.size > small for tree in unit.trees]

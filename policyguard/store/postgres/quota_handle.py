@@ -5,18 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable
-from time import CLOCK_MONOTONIC, clock_gettime
 from typing import Protocol
 
 from policyguard.evaluator.budgets.usage import BudgetUsage
 from policyguard.store.quota.protocol import QuotaKey, QuotaSpec
 
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", CLOCK_MONOTONIC)
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def elapsed() -> float:
     """Return seconds by a clock that goes on while the machine sleeps."""
-    return clock_gettime(_CLOCK)
+    return time.clock_gettime(_CLOCK)
 
 
 class LeaseSource(Protocol):
@@ -34,7 +33,6 @@ class PostgresQuota:
 
     def __init__(self, quotas: LeaseSource, key: QuotaKey, spec: QuotaSpec) -> None:
         self._quotas, self.key, self.spec = quotas, key, spec
-        self._reserves = spec.reserves
         self.usage = BudgetUsage()
         self.granted = 0
         self.keys_when_full = 0
@@ -65,17 +63,12 @@ class PostgresQuota:
 
     def try_charge(self, amount: int, at: int | None) -> bool:
         with self._lock:
-            if self.drawn_amount + self.reserved + amount > self.leased:
+            if not self.has_room(amount):
                 return False
-            if clock_gettime(_CLOCK) >= self.until:
-                return False
-            if not amount:
-                return True
-            if self._reserves:
+            if amount and self.spec.reserves:
                 self.reserved += amount
-            else:
-                self.drawn_amount += amount
-                self.drawn.append((amount, at))
+            elif amount:
+                self._draw(amount, at)
             return True
 
     def charge(self, amount: int, at: int | None) -> None:

@@ -82,7 +82,7 @@ class SharedBudgets:
                 return True
         return False
 
-    def charge_leases(self, attempt: Attempt) -> bool:
+    def charge_at_once(self, attempt: Attempt) -> bool:
         """Charge a call that the evaluator allows without reservation, where memory suffices.
 
         That is nearly always: what is known of its quotas is fresh, and this process's leases have

@@ -135,7 +135,9 @@ class CallPipeline(KnownCalls):
                     )
                     if (
                         budgets is not None
-                        and not (admit and evaluation is ALLOWED and budgets.charge_leases(attempt))
+                        and not (
+                            admit and evaluation is ALLOWED and budgets.charge_at_once(attempt)
+                        )
                         and budgets.covers(bound_plan.plan)
                     ):
                         evaluate = budgets.make_repeatable(

@@ -141,11 +141,13 @@ class BoundPlan:
     unless the plan `must_evaluate` every call. `repetition` (of calls or polls) and `cycle` need
     admissions; each has a name, since one call site for methods of several classes is slow.
     `recent_results` are passed each result, `rows_by_call` a success of a call that has a row, or
-    that changes state. With `needs_successes` some limit counts every result. `refusal_streak` is
-    the tracker of `refusals`. Of the limits, some `may_be_active`.
+    that changes state; `completing` are all others that count results. With `needs_successes` some
+    limit counts every result. `refusal_streak` is the tracker of `refusals`. Of the limits, some
+    `may_be_active`, and some are `setting_bans`.
     """
 
     __slots__ = (
+        "completing",
         "cycle",
         "limits",
         "may_be_active",
@@ -156,6 +158,7 @@ class BoundPlan:
         "refusal_streak",
         "repetition",
         "rows_by_call",
+        "setting_bans",
         "watched",
     )
 
@@ -179,7 +182,9 @@ class BoundPlan:
             self.repetition = _COMBINED_REPETITION, repetitions
         recent = [tracker for limit, tracker in limits if limit.reads_recent_results]
         self.recent_results: tuple[RecentResults, ...] = tuple(dict.fromkeys(recent))
+        self.completing = tuple(pair for pair in limits if not pair[0].reads_recent_results)
         self.rows_by_call = tuple(pair for pair in limits if pair[0].rows_by_call)
+        self.setting_bans = tuple(pair for pair in limits if pair[0].sets_bans)
         self.needs_successes = any(
             limit.needs_successes
             or (limit.sets_bans and limit.always_evaluated)

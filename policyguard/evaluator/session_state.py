@@ -256,7 +256,7 @@ class SessionState:
             is_active = has_streak = False
             if tracker:
                 is_active = limit.is_active(tracker)
-                has_streak = not is_active and limit.has_open_streak(tracker)
+                has_streak = limit.counts_streaks and not is_active
             if is_active:
                 active[id_] = limit.per_turn
             elif id_ in active:

@@ -179,7 +179,7 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
                 limit.complete(tracker, attempt, outcome)
             session.update_active_limits(bound_plan.plan)
         for limit, tracker in bound_plan.rows_by_call:
-            if tracker and (attempt.likeness in tracker or attempt.state_changing):
+            if tracker and (entry.likeness in tracker or attempt.state_changing):
                 limit.complete(tracker, attempt, outcome)
     if event.still_running and not attempt.is_given_up:
         session.timed_out[attempt.id] = attempt  # it keeps its slots until it ends
@@ -230,7 +230,7 @@ def _notify_limits(session: SessionState, attempt: Attempt, outcome: Outcome) ->
         entry.error_fingerprint = outcome.error_fingerprint
         entry.is_exempt = outcome.blame == "harness"
     # These trackers may be of an earlier turn; the call then counts nothing in this one.
-    for limit, tracker in bound_plan.limits:
+    for limit, tracker in bound_plan.completing:
         limit.complete(tracker, attempt, outcome)
     if outcome.state == "success" and attempt.limit_notes:
         session.clear_refusals(attempt, has_succeeded=True)
@@ -238,8 +238,8 @@ def _notify_limits(session: SessionState, attempt: Attempt, outcome: Outcome) ->
         if outcome.state == "success" and outcome.advancing:
             _lift_bans(session, attempt, outcome)
         session.bans.complete(attempt, outcome)
-    for limit, tracker in bound_plan.limits:
-        if limit.sets_bans and (tracker or limit.always_evaluated):
+    for limit, tracker in bound_plan.setting_bans:
+        if tracker or limit.always_evaluated:
             _add_ban(limit, tracker, attempt, outcome.result_fingerprint)
     session.update_active_limits(bound_plan.plan)
 
@@ -331,8 +331,8 @@ def refuse(
             ApprovalRequest(event.at, event.approval_charges, event),
             min((requirement.within for requirement in requirements), default=None),
         )
-    for limit, tracker in bound_plan.limits:
-        if limit.sets_bans and limit.id in event.violations:
+    for limit, tracker in bound_plan.setting_bans:
+        if limit.id in event.violations:
             _add_ban(limit, tracker, attempt, "")
     session.update_active_limits(plan)
     state.hooks.on_refused(session, event)

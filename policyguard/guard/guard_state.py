@@ -116,7 +116,11 @@ class GuardState(TransitionHooks):
             for id_ in attempt.probes:
                 self.constraint_set.begin_probe(id_, attempt.at)
         if self._progress_tracker.tracks_calls:
-            self._progress_tracker.admit(attempt)
+            progress = attempt.session.search_progress
+            if progress is None or progress.banned or not self._progress_tracker.tracks_identity:
+                self._progress_tracker.admit(attempt)
+            else:  # nearly always; saves a call
+                progress.visited.append(attempt.fingerprint)
 
     def forget(self, session: str) -> None:
         """Forget a session as if it had never been opened: its journal has all of it."""

@@ -57,7 +57,8 @@ class LimitChecker(LimitSettings, eq=False, kw_only=True):
     `needs_admissions` it counts admissions, with `needs_successes` every success. One with
     `rows_by_call` counts each call apart: only that call concerns its row, and a change of state.
     `judges_arguments`: a call with other arguments may fare better, so a ban `until: success` tries
-    one. With `counts_calls` a `max` of 0 refuses every call.
+    one. With `counts_calls` a `max` of 0 refuses every call. One that `counts_streaks` counts a
+    success, too, while its tracker holds any.
     """
 
     needs_admissions = False
@@ -65,6 +66,7 @@ class LimitChecker(LimitSettings, eq=False, kw_only=True):
     counts_outcomes_only = False
     judges_arguments = True
     counts_calls = False
+    counts_streaks = False
 
     always_evaluated: bool = True
     needs_successes: bool = True
@@ -115,13 +117,6 @@ class LimitChecker(LimitSettings, eq=False, kw_only=True):
         Asked only where the limit `may_be_active`.
         """
         return bool(tracker)
-
-    def has_open_streak(self, tracker: Any) -> bool:
-        """Whether the next success may end something, though no call is refused for it yet.
-
-        Asked only where the limit `may_be_active`, and is not.
-        """
-        return False
 
     def subject(self, attempt: Attempt) -> str:
         """Return what counts as the same attempt when it is refused again."""

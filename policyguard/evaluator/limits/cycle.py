@@ -45,7 +45,7 @@ class CycleChecker(LimitChecker, eq=False, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.needs_successes = False
-        self.max_entries = self.longest * self.max
+        self.max_entries = self.longest * self.max + _SLACK
 
     def new_tracker(self) -> CallSequence:
         """Return an empty sequence."""
@@ -82,8 +82,8 @@ class CycleChecker(LimitChecker, eq=False, kw_only=True):
         """Append the call."""
         entries = tracker.entries
         entries.append(attempt.window_entry)
-        if len(entries) > self.max_entries + _SLACK:  # not one by one, which moves all others
-            del entries[:_SLACK]
+        if len(entries) > self.max_entries:
+            del entries[:_SLACK]  # not one by one, which moves all others
 
     def refuse(self, tracker: CallSequence, attempt: Attempt) -> None:
         """Append a refused call of a full cycle as if it had returned what it did before.

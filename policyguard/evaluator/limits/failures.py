@@ -51,6 +51,7 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
 
     counts_outcomes_only = True
     counts_calls = True
+    counts_streaks = True
 
     by: str = ""
     same: str
@@ -88,10 +89,6 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
             if streak.count >= self.min_count:
                 return True
         return False
-
-    def has_open_streak(self, tracker: FailureStreaks) -> bool:
-        """Whether there is a shorter streak."""
-        return bool(tracker)
 
     def subject(self, attempt: Attempt) -> str:
         """Return one subject for all attempts; with one error or signature, the tool."""
@@ -228,12 +225,12 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
         if self.same:
             by_error = self.same == "error"
             error = outcome.error_fingerprint if by_error else outcome.result_fingerprint
+        if streak is not None:
+            del tracker[name]  # the latest is last
         if streak is None or (error != streak.error_fingerprint and not holds):
             probes = ProbeSchedule(self.max) if self.admits_probes else _NO_PROBES
             streak = FailureStreak(error, probes)
-        if name in tracker:
-            del tracker[name]
-        tracker[name] = streak  # the latest is last
+        tracker[name] = streak
         if len(tracker) > self.max_names:
             del tracker[next(iter(tracker))]
         if self.tells_tools:

@@ -13,24 +13,24 @@ from policyguard.model.policy import Learn, Policy
 class ProgressTracker:
     """Updates `cel_session["progress"]` of sessions with each event.
 
-    Without `learn` nothing is banned: sessions have scores, and no search space.
+    Without `learn` nothing is banned: sessions have scores, and no search space. It
+    `tracks_identity` where candidates are calls, by their fingerprints.
     """
 
     def __init__(self, policy: Policy) -> None:
         self._settings = policy.progress
         self.tracks_calls = policy.learn is not None
         self._ban_unit = _ban_unit_of(policy.learn)
-        self._by_call = self._ban_unit not in ("tool", "class")
+        self.tracks_identity = self._ban_unit not in ("tool", "class")
         self._resets_on_change = policy.learn is not None and policy.learn.reset_on != "none"
 
     def admit(self, attempt: Attempt) -> None:
         """Note an admitted call: its candidate is not banned, or is being probed."""
         progress: SearchProgress | None = attempt.session.search_progress
-        candidate = attempt.fingerprint if self._by_call else self._candidate_id(attempt)
         if progress is None or progress.banned:
-            self._visit(attempt.session, candidate, banned=False)
+            self._visit(attempt.session, self._candidate_id(attempt), banned=False)
         else:  # only scores matter, and they have not changed
-            progress.visited.append(candidate)
+            progress.visited.append(self._candidate_id(attempt))
 
     def refuse(self, session: SessionState, event: Refused) -> None:
         """Note a refused call: a constraint bans its candidate, or something else refused it.

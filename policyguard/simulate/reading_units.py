@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -19,6 +19,9 @@ _SEARCHED_BYTES = 1 << 26
 _ANY_RUN = frozenset({""})
 """Instead of the ids of a file's runs: it may have any."""
 
+SizedTree = tuple[SessionTree, int]
+"""A tree, and the size of its files in bytes."""
+
 
 class ReadingUnit(msgspec.Struct, frozen=True):
     """Trees that one process must read, in this order; `size` in bytes.
@@ -31,33 +34,38 @@ class ReadingUnit(msgspec.Struct, frozen=True):
     is_shared: bool = False
 
 
-def find_reading_units(
-    files: Sequence[Path],
-    trees: Sequence[SessionTree],
-    on_progress: Callable[[], None] = lambda: None,
-) -> list[ReadingUnit]:
-    """Return the units of a job, in the order of their first trees.
+def measure_trees(files: Sequence[Path], trees: Iterable[SessionTree]) -> list[SizedTree]:
+    """Return trees with their sizes."""
+    return [(tree, sum(file_size(files[index]) for index in tree.indices)) for tree in trees]
+
+
+def find_reading_units(files: Sequence[Path], trees: Sequence[SessionTree]) -> list[ReadingUnit]:
+    """Return the units of a job, in the order of their first trees."""
+    looked_at = iter_reading_units(files, measure_trees(files, trees))
+    units = [unit for unit in looked_at if unit is not None]
+    return sorted(units, key=lambda unit: min(unit.trees[0].indices))
+
+
+def iter_reading_units(
+    files: Sequence[Path], trees: Iterable[SizedTree]
+) -> Iterator[ReadingUnit | None]:
+    """Look at one tree after the other, and yield its unit, or None if that is not known yet.
 
     Of runs of tau2 that are in several files only the first in order counts, so these files are one
-    unit. `on_progress` is called for each tree, and may raise to stop.
+    unit. The units with such runs come last.
     """
-    units: list[ReadingUnit] = []
     with_runs: list[tuple[ReadingUnit, frozenset[str]]] = []
-    for tree in trees:
-        on_progress()
-        size = sum(file_size(files[index]) for index in tree.indices)
+    for tree, size in trees:
         file = files[tree.indices[0]] if len(tree.indices) == 1 and size else None
         if file is not None and tree.has_events is not False and _has_own_format(file):
-            units.append(ReadingUnit((tree,), size, is_shared=True))
+            yield ReadingUnit((tree,), size, is_shared=True)
             continue
         unit = ReadingUnit((tree,), size)
         ids = _find_run_ids(file) if file is not None else frozenset()
         if ids:
             with_runs.append((unit, ids))
-        else:
-            units.append(unit)
-    units += _join_units(with_runs)
-    return sorted(units, key=lambda unit: min(unit.trees[0].indices))
+        yield None if ids else unit
+    yield from _join_units(sorted(with_runs, key=lambda one: one[0].trees[0].indices))
 
 
 def _join_units(units: Sequence[tuple[ReadingUnit, frozenset[str]]]) -> Iterator[ReadingUnit]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain
+from itertools import chain, islice
 from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -28,7 +28,7 @@ from policyguard.simulate.job import (
     merge,
 )
 from policyguard.simulate.line_shard import LineShard
-from policyguard.simulate.reading_units import ReadingUnit, find_reading_units
+from policyguard.simulate.reading_units import ReadingUnit, iter_reading_units, measure_trees
 from policyguard.simulate.replayed_policy import find_shared_entries
 from policyguard.traces.containers.parquet import MAGIC as PARQUET_MAGIC
 from policyguard.traces.session_trees import SessionTree, find_session_trees
@@ -47,6 +47,8 @@ _FILES_PER_WORKER = 8
 """If each worker has at least so many files, the last one leaves others idle for a short time."""
 _BATCHES_PER_WORKER = 2
 """What is left, by the size of a worker's next batch: it shrinks, so that all end together."""
+_TREES_AHEAD = 16
+"""Trees that are looked at before the next look at messages; to replay so many takes far longer."""
 
 
 def count_useful_workers(workers: int, files: Sequence[Path]) -> int:
@@ -98,8 +100,7 @@ class LocalProcesses:
         pool = _WorkerPool(start, job, self._workers)
         try:
             trees = find_session_trees(job.files, lambda: on_progress(0, 0), job.read_rows())
-            units = find_reading_units(job.files, trees, lambda: on_progress(0, 0))
-            pool.assign(units)
+            pool.assign(job.files, trees, on_progress)
             results = [pool.next_result(on_progress) for _ in range(self._workers)]
         except StoppedError:  # before they read
             return start(job, inputs, LineShard(), lambda: None).stop(), True
@@ -152,19 +153,25 @@ class _WorkerPool:
                 theirs.close()
                 self._processes[ours] = process
         self._waiting = list(self._processes)
-        self._left = Batches((), workers)
+        self._left = Batches((), (), workers)
 
-    def assign(self, units: Sequence[ReadingUnit]) -> None:
+    def assign(
+        self, files: Sequence[Path], trees: Sequence[SessionTree], on_progress: ProgressCallback
+    ) -> None:
         """Give the workers what they share, and what is left when they ask for it."""
-        shared, whole = share_large_files(units, len(self._processes))
-        self._left = Batches(whole, len(self._processes))
+        self._left = Batches(files, trees, len(self._processes))
+        shared = self._left.share_large_files(lambda: on_progress(0, 0))
         for pipe in self._processes:
             self._send(pipe, shared)
 
     def next_result(self, on_progress: ProgressCallback) -> _Result:
         """Wait for the next worker's result. Raises `WorkerError`."""
         while True:
-            for ready in connection.wait(self._waiting):
+            messages = connection.wait(self._waiting, None if self._left.are_known else 0)
+            if not messages:
+                self._left.look_ahead()
+                self._report(on_progress, _Progress(0, 0))
+            for ready in messages:
                 pipe = next(pipe for pipe in self._waiting if pipe is ready)
                 message = self._receive(pipe)
                 if isinstance(message, _Failure):
@@ -175,12 +182,16 @@ class _WorkerPool:
                 if isinstance(message, _Result):
                     self._waiting.remove(pipe)
                     return message
-                try:
-                    on_progress(message.done, message.events)
-                except StoppedError:
-                    self._left = Batches((), len(self._processes))
-                    for waiting in self._waiting:
-                        self._send(waiting, None)
+                self._report(on_progress, message)
+
+    def _report(self, on_progress: ProgressCallback, progress: _Progress) -> None:
+        """Report progress. If that stops the job, stop the workers."""
+        try:
+            on_progress(progress.done, progress.events)
+        except StoppedError:
+            self._left = Batches((), (), len(self._processes))
+            for waiting in self._waiting:
+                self._send(waiting, None)
 
     def close(self) -> None:
         """Terminate the workers that are still running."""
@@ -218,33 +229,53 @@ def interrupts_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def share_large_files(
-    units: Sequence[ReadingUnit], workers: int
-) -> tuple[list[SessionTree], list[ReadingUnit]]:
-    """Return the files that all workers share, and what one of them reads, in a good order.
-
-    To share costs each worker a look at all lines, so small files are not shared. What is large is
-    read first, so that no worker waits for it at the end.
-    """
-    small = sum(unit.size for unit in units) // (workers * _FILES_PER_WORKER)
-    shared = [tree for unit in units if unit.is_shared and unit.size > small for tree in unit.trees]
-    whole = [unit for unit in units if not unit.is_shared or unit.size <= small]
-    return shared, sorted(whole, key=lambda unit: -unit.size if unit.size > small else 0)
-
-
 class Batches:
-    """Units that no worker has yet."""
+    """Trees that no worker has yet. They are looked at while workers read others.
 
-    def __init__(self, units: Sequence[ReadingUnit], workers: int) -> None:
-        self._units = deque(units)
-        self._size = sum(unit.size for unit in units)
+    What is large is read first, so that no worker waits for it at the end; the others in order.
+    """
+
+    def __init__(self, files: Sequence[Path], trees: Sequence[SessionTree], workers: int) -> None:
+        sized = measure_trees(files, trees)
+        self._size = sum(size for _, size in sized)
+        small = self._size // (workers * _FILES_PER_WORKER)
+        sized.sort(key=lambda tree: -tree[1] if tree[1] > small else 0)
+        self._large = sum(size > small for _, size in sized)
+        self._unseen = iter_reading_units(files, sized)
+        self._units: deque[ReadingUnit] = deque()
         self._batches = workers * _BATCHES_PER_WORKER
+        self.are_known = False
+
+    def share_large_files(self, on_progress: Callable[[], None]) -> list[SessionTree]:
+        """Return the files that all workers share. `on_progress` may raise to stop.
+
+        To share costs each worker a look at all lines, so small files are not shared.
+        """
+        shared: list[SessionTree] = []
+        for unit in islice(self._unseen, self._large):
+            on_progress()
+            if unit is not None and unit.is_shared:
+                self._size -= unit.size
+                shared += unit.trees
+            elif unit is not None:
+                self._units.append(unit)
+        return shared
+
+    def look_ahead(self) -> None:
+        """Look at some more trees, if there are any."""
+        looked_at = list(islice(self._unseen, _TREES_AHEAD))
+        self._units += (unit for unit in looked_at if unit is not None)
+        self.are_known = not looked_at
 
     def take(self) -> list[SessionTree]:
         """Return the trees of the next batch, none if nothing is left."""
         target, taken = self._size // self._batches, 0
         trees: list[SessionTree] = []
-        while self._units and (not trees or taken < target):
+        while not trees or taken < target:
+            while not (self._units or self.are_known):
+                self.look_ahead()
+            if not self._units:
+                break
             unit = self._units.popleft()
             taken += unit.size
             trees += unit.trees

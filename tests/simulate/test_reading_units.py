@@ -6,6 +6,7 @@ import gzip
 import json
 import zipfile
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,13 @@ import hypothesis.strategies as st
 import msgspec
 import pytest
 from hypothesis import given
-from msgspec.structs import replace
 
 from policyguard.simulate.job import FoldWorker, Job, JobInputs, merge
 from policyguard.simulate.line_shard import LineShard
 from policyguard.simulate.parts import split
-from policyguard.simulate.reading_units import ReadingUnit, find_reading_units
+from policyguard.simulate.reading_units import find_reading_units
 from policyguard.simulate.simulation import build_report, simulate, start_replay
-from policyguard.simulate.workers import Batches, LocalProcesses, share_large_files
+from policyguard.simulate.workers import Batches, LocalProcesses
 from policyguard.traces import Reader
 from policyguard.traces.session_trees import SessionTree, find_session_trees
 from tests.simulate.recording import lines, read, write
@@ -168,30 +168,74 @@ def test_a_repeated_run_counts_once_whatever_the_workers(tmp_path: Path) -> None
     assert alone.traces.calls == sum(2 + number for number in range(4))
 
 
-def _unit(index: int, size: int, *, is_shared: bool = True) -> ReadingUnit:
-    return ReadingUnit((SessionTree((index,), (-1,)),), size, is_shared)
+def _file(path: Path, size: int, *, shared: bool = True) -> Path:
+    """Write a file of so many bytes, in the own format or another."""
+    text = OWN if shared else '{"note": 1}\n'
+    path.write_text(text + " " * (size - len(text)))
+    return path
 
 
-def test_small_files_are_read_by_one_worker_and_large_ones_shared() -> None:
-    small = [_unit(index, 10) for index in range(16)]
-    assert share_large_files(small, 2) == ([], small)
-    large, other = _unit(16, 1000), _unit(17, 300, is_shared=False)
-    assert share_large_files([*small, large, other], 2) == ([*large.trees], [other, *small])
+def _batches(files: Sequence[Path], workers: int = 2) -> Batches:
+    return Batches(files, find_session_trees(files), workers)
 
 
-def test_the_large_ones_that_one_worker_reads_come_first() -> None:
-    units = [_unit(0, 1), _unit(1, 900, is_shared=False), _unit(2, 2), _unit(3, 950), _unit(4, 1)]
-    _, whole = share_large_files([replace(unit, is_shared=False) for unit in units], 2)
-    assert [unit.trees[0].indices[0] for unit in whole] == [3, 1, 0, 2, 4]
+def _indices(trees: Sequence[SessionTree]) -> list[int]:
+    return [index for tree in trees for index in tree.indices]
 
 
-@given(st.lists(st.integers(0, 1000), max_size=60), st.integers(1, 5))
-def test_batches_have_each_unit_once_in_order_and_shrink(sizes: list[int], workers: int) -> None:
-    batches = Batches([_unit(index, size) for index, size in enumerate(sizes)], workers)
+def _take_all(batches: Batches) -> list[list[int]]:
+    return list(map(_indices, iter(batches.take, [])))
+
+
+def test_small_files_are_read_by_one_worker_and_large_ones_shared(tmp_path: Path) -> None:
+    files = [_file(tmp_path / f"{number}.jsonl", 50) for number in range(16)]
+    batches = _batches(files)
+    assert not batches.share_large_files(lambda: None)
+    assert [*chain(*_take_all(batches))] == list(range(16))
+    large = _file(tmp_path / "large.jsonl", 5000)
+    other = _file(tmp_path / "other.json", 1500, shared=False)
+    batches = _batches([*files, large, other])
+    assert _indices(batches.share_large_files(lambda: None)) == [16]
+    assert [*chain(*_take_all(batches))] == [17, *range(16)]
+
+
+def test_the_large_ones_that_one_worker_reads_come_first(tmp_path: Path) -> None:
+    sizes = (50, 9000, 50, 9500, 50)
+    batches = _batches(
+        [_file(tmp_path / str(number), size, shared=False) for number, size in enumerate(sizes)]
+    )
+    batches.share_large_files(lambda: None)
+    assert [*chain(*_take_all(batches))] == [3, 1, 0, 2, 4]
+
+
+def test_what_is_not_large_is_looked_at_while_others_are_read(tmp_path: Path) -> None:
+    files = [_file(tmp_path / f"{number:02}.json", 60, shared=False) for number in range(40)]
+    batches = _batches(files)
+    batches.share_large_files(lambda: None)
+    assert not batches.are_known
+    assert _indices(batches.take()) == list(range(10))
+    files[30].unlink()  # not seen yet: its reader reports it
+    while not batches.are_known:
+        batches.look_ahead()
+    assert [*chain(*_take_all(batches))] == list(range(10, 40))
+
+
+@given(st.lists(st.integers(15, 1000), max_size=40), st.integers(1, 5), st.data())
+def test_batches_have_each_unit_once_and_shrink(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], workers: int, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("sizes")
+    files = [
+        _file(folder / f"{number:02}", size, shared=False) for number, size in enumerate(sizes)
+    ]
+    batches = _batches(files, workers)
+    batches.share_large_files(lambda: None)
     taken = []
-    while batch := [tree.indices[0] for tree in batches.take()]:
+    while batch := _indices(batches.take()):
         taken.append(batch)
-    assert [index for batch in taken for index in batch] == list(range(len(sizes)))
+        if data.draw(st.booleans()):
+            batches.look_ahead()
+    assert sorted(index for batch in taken for index in batch) == list(range(len(sizes)))
     left = sum(sizes)
     for number, batch in enumerate(taken, 1):
         fair = left // (2 * workers)

@@ -65,13 +65,14 @@ def find_ids(file: BinaryIO, max_bytes: int) -> frozenset[str] | None:
     data = file.readline(max_bytes)
     if data.startswith(b"["):
         return frozenset()
-    document = _decode_head(data)
+    second = file.readline(max_bytes - len(data))
+    document = _decode_head(data) if second else None
     if document is None:
-        data += file.read(max_bytes - len(data))
+        data += second + file.read(max_bytes - len(data) - len(second))
         if len(data) < max_bytes and data.startswith(b"{") and not _may_have_keys(data):
             return frozenset()
         document = _decode_head(data) if len(data) < max_bytes else None
-    elif any(map(bytes.strip, file)):
+    elif second.strip() or any(map(bytes.strip, file)):
         return frozenset()  # lines, each a JSON text, are no document
     if document is None:
         return None

@@ -258,8 +258,8 @@ class Guard(GuardRecords):
         await self.aclose()
 
     def __repr__(self) -> str:
-        closed = " closed" if self.closed else ""
-        return f"<Guard policy={self.policy!r} sessions={len(self._open_sessions)}{closed}>"
+        sessions = len(self._open_sessions)
+        return f"<Guard policy={self.policy!r} {sessions=}{' closed' if self.closed else ''}>"
 
     def __enter__(self) -> Self:
         return self
@@ -391,12 +391,10 @@ class Guard(GuardRecords):
 
     def _update_emitters(self) -> None:
         """Choose how events go out: without listeners, ordinary calls need none."""
-        journal, listeners = self._journal, self._listeners
-        self._has_audience = (
-            journal is not None or listeners.has_listeners or self._candidate is not None
-        )
+        journal, listeners, candidate = self._journal, self._listeners, self._candidate
+        self._has_audience = bool(journal or listeners.has_listeners or candidate)
         self._events = CallEventEmitter(journal, listeners)
-        if self._candidate is not None:
-            self._events = CandidateEmitter(journal, listeners, self._candidate)
+        if candidate is not None:
+            self._events = CandidateEmitter(journal, listeners, candidate)
         elif journal is not None and not listeners.has_listeners:
             self._events = FastCallEmitter(journal, listeners, self._evaluator.bounds.plans)

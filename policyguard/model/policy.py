@@ -3,7 +3,7 @@
 Names here are the language's names (`docs/policy-language.md`); `class_` is its `class`. Defaults
 come from `schemas/policy.schema.json`, so a field without a default here is always given there.
 Durations are integers in nanoseconds. CEL expressions and RE2 patterns are still text. `None`
-means that the policy does not say.
+means that the policy does not say. One module, as it is one schema.
 """
 
 # No `annotations` from `__future__`: msgspec would compile the text of each by itself.

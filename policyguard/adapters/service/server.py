@@ -172,7 +172,8 @@ class Service:
 
     async def _open_console(self, by: str, labels: tuple[str, ...]) -> str:
         """Return the address of the console for a person; it is served from the first one on."""
-        from policyguard.adapters.service.console.app import Console, Person
+        from policyguard.adapters.service.console.answers import Person
+        from policyguard.adapters.service.console.app import Console
 
         async with self._console_lock:
             console = self.app.console

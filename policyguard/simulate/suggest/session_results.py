@@ -11,11 +11,13 @@ from typing import NamedTuple
 from policyguard.compiler import CompiledPolicy
 from policyguard.model.effect import Effect
 from policyguard.model.event import SessionStarted
-from policyguard.report.replay.figures import UnmatchedFigures
+from policyguard.report.replay.figures import Share, UnmatchedFigures
+from policyguard.report.suggest.figures import OutcomeFigures
 from policyguard.simulate.error_kinds import MAX_KINDS, ReadOrder
 from policyguard.simulate.job import Job, JobInputs, load_inputs
 from policyguard.simulate.labels import Labels
 from policyguard.simulate.line_shard import LineShard
+from policyguard.simulate.proportions import share
 from policyguard.simulate.redacted import PartialEvaluator
 from policyguard.simulate.replayed_policy import ReplayedPolicy
 from policyguard.simulate.run import Run
@@ -221,3 +223,19 @@ def _entry_prefixes(entry: str) -> list[str]:
     """Return an entry's id and those it is part of, for `limits/default/polling/cooldown`."""
     parts = entry.split("/")
     return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+
+
+def outcome_figures(
+    sessions: Sequence[SessionResult], succeeded: Sequence[int], failed: Sequence[int]
+) -> OutcomeFigures:
+    """Return how often successful runs are harmed, and failed ones caught."""
+    return OutcomeFigures(
+        harm=share(sum(sessions[index].is_harmed for index in succeeded), len(succeeded)),
+        catch=refused_share(sessions, failed),
+        unknown=sum(sessions[index].unknown for index in succeeded),
+    )
+
+
+def refused_share(sessions: Sequence[SessionResult], indices: Sequence[int]) -> Share:
+    """Return the share of these sessions in which a call is refused."""
+    return share(sum(sessions[index].refused for index in indices), len(indices))

@@ -15,12 +15,11 @@ from msgspec.structs import replace
 
 from policyguard.compiler import CompiledPolicy
 from policyguard.model.errors import PolicyguardError
-from policyguard.report.replay.figures import PolicyFigures, Share
+from policyguard.report.replay.figures import PolicyFigures
 from policyguard.report.suggest.figures import (
     CandidateFigures,
     CurvePoint,
     GroupFigures,
-    OutcomeFigures,
     SettingChange,
     Suggestion,
 )
@@ -44,7 +43,13 @@ from policyguard.simulate.suggest.search_space import (
     build_search_space,
     changed_entries,
 )
-from policyguard.simulate.suggest.session_results import SessionKey, SessionResult, compile_once
+from policyguard.simulate.suggest.session_results import (
+    SessionKey,
+    SessionResult,
+    compile_once,
+    outcome_figures,
+    refused_share,
+)
 from policyguard.simulate.suggest.signature_proposals import propose_signatures
 from policyguard.simulate.suggest.sweep import Sweep
 
@@ -248,11 +253,11 @@ class _Search:
         candidates = [
             CandidateFigures(
                 changes=self._changes(combination),
-                explored=_outcome_figures(
+                explored=outcome_figures(
                     sessions, groups.explored_succeeded, groups.explored_failed
                 ),
-                held_out=_outcome_figures(sessions, groups.held_succeeded, groups.held_failed),
-                unlabelled=_refused_share(sessions, groups.unlabelled),
+                held_out=outcome_figures(sessions, groups.held_succeeded, groups.held_failed),
+                unlabelled=refused_share(sessions, groups.unlabelled),
                 p_value=test.p_value,
                 bound=test.bound,
                 certified=test.passed,
@@ -392,17 +397,3 @@ class _Search:
 def _list_choices(combination: Combination) -> list[Choice]:
     """Return the options of a combination that are not the policy's own."""
     return [(axis, option) for axis, option in enumerate(combination) if option]
-
-
-def _outcome_figures(
-    sessions: Sequence[SessionResult], succeeded: Sequence[int], failed: Sequence[int]
-) -> OutcomeFigures:
-    return OutcomeFigures(
-        harm=share(sum(sessions[index].is_harmed for index in succeeded), len(succeeded)),
-        catch=_refused_share(sessions, failed),
-        unknown=sum(sessions[index].unknown for index in succeeded),
-    )
-
-
-def _refused_share(sessions: Sequence[SessionResult], indices: Sequence[int]) -> Share:
-    return share(sum(sessions[index].refused for index in indices), len(indices))

@@ -15,15 +15,11 @@ from policyguard.model.text import escape_surrogates
 from policyguard.store.boot import TimeAnchor, anchor_time, read_time_id
 from policyguard.store.errors import DECODE_ERRORS, SessionBusyError, StoreError, damaged_error
 from policyguard.store.paths import JOURNAL_FOLDER, state_folder
+from policyguard.store.postgres.anchors import PostgresAnchors, put_meta
 from policyguard.store.postgres.database import Database
 from policyguard.store.postgres.notifications import Notifications
 from policyguard.store.postgres.quotas import PostgresQuotas
-from policyguard.store.postgres.records import (
-    PostgresAnchors,
-    PostgresEvidence,
-    PostgresRecords,
-    put_meta,
-)
+from policyguard.store.postgres.records import PostgresEvidence, PostgresRecords
 from policyguard.store.protocol import Caps
 
 _KEY_BYTES = 32

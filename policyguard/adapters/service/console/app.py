@@ -15,9 +15,8 @@ import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -28,9 +27,10 @@ from starlette.types import Receive, Scope, Send
 from policyguard.adapters.request_body import BodyError, read_body
 from policyguard.adapters.service import handlers
 from policyguard.adapters.service.console import views
+from policyguard.adapters.service.console.answers import NO_QUESTION, Person, answer_question
 from policyguard.adapters.service.console.feed import ConsoleFeed
 from policyguard.adapters.service.problems import describe_problem
-from policyguard.adapters.service.protocol import ApproveRequest, DenyRequest, RevokeRequest
+from policyguard.adapters.service.protocol import ApproveRequest, RevokeRequest
 from policyguard.compiler import CompiledPolicy, compile_policy
 from policyguard.journal.errors import JournalError
 from policyguard.model.question import OpenQuestion
@@ -47,8 +47,6 @@ _BATCH = 0.25
 """Seconds between two messages of a stream, in which changes add up."""
 _ALIVE = 15.0
 """Seconds after which a stream without changes says that it is alive."""
-_SESSION_HOURS = 12
-_HOUR = 3600.0
 
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -62,13 +60,6 @@ _HEADERS = {
 }
 _OPEN_PATHS = {"/": "text/html", "/console.js": "text/javascript", "/console.css": "text/css"}
 """What is the same for everyone, and needs no token."""
-
-
-class Person(NamedTuple):
-    """Who answers in a browser, with the labels that the host gives them."""
-
-    by: str
-    labels: tuple[str, ...]
 
 
 class _Exact(str):
@@ -250,50 +241,18 @@ class Console:
         person: Person = request.scope["person"]
         try:
             asked = json.loads(await read_body(request.receive, _MAX_BODY))
-            answered, detail = await asyncio.to_thread(self._answer_call, person, asked)
+            question = await asyncio.to_thread(self._find_question, asked["session"], asked["call"])
+            if question is None:
+                return JSONResponse({"answered": False, "detail": NO_QUESTION})
+            answered, detail = await asyncio.to_thread(
+                answer_question, self._service.sessions, question, person, asked
+            )
         except (BodyError, ValueError, KeyError, TypeError) as error:
             return _problem(400, str(error))
         except Exception as error:  # noqa: BLE001 - it becomes an answer
             problem = describe_problem(error)
             return _problem(problem.status, problem.detail)
         return JSONResponse({"answered": answered, "detail": detail})
-
-    def _answer_call(self, person: Person, asked: dict[str, Any]) -> tuple[bool, str]:
-        sessions, how = self._service.sessions, asked["how"]
-        question = self._find_question(asked["session"], asked["call"])
-        if question is None:
-            return False, "it waits no longer: it was answered, has run, or has expired"
-        owner: dict[str, Any] = {
-            "session": question.session,
-            "call": question.call,
-            "agent": question.agent,
-            "user": question.user,
-            "project": question.project,
-            "parent": question.parent or None,
-            "by": person.by,
-            "labels": [*person.labels],
-        }
-        if how == "deny":
-            message = str(asked.get("message") or "")
-            denied = handlers.deny(
-                sessions, msgspec.convert({**owner, "message": message}, DenyRequest)
-            )
-            return denied.denied, denied.detail
-        remember: dict[str, Any] = {}
-        if how == "session":
-            remember = {"remember": "call", "expires": _SESSION_HOURS * _HOUR}
-        elif how == "grant":
-            remember = {
-                "remember": asked["remember"],
-                "expires": float(asked["expires"]),
-                "scope": asked["scope"],
-            }
-        elif how != "once":
-            raise ValueError("`how` is once, session, grant or deny")
-        approved = handlers.approve(
-            sessions, msgspec.convert({**owner, **remember}, ApproveRequest)
-        )
-        return approved.approved, approved.detail
 
     def _find_question(self, session: str, call: str) -> OpenQuestion | None:
         found = self._service.guard.questions(also_closed=True)

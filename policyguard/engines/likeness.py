@@ -24,6 +24,11 @@ MASKS = {
         r"|\b\d\d?\.? [A-Z][a-zäéû]{2,8}\.? 20\d\d\b|\b\d\d?(?:/\d\d?/|\.\d\d?\.)20\d\d\b"
         r"|\b20\d\d/\d\d?/\d\d?\b|20\d\d年\d\d?月\d\d?日|\d\d?[時时点]\d\d?分(?:\d\d?秒)?"
         r"|\b\d\d?:\d\d(?::\d\d)?(?:[.,]\d+)?(?: ?[AaPp][Mm])?\b|\b1[6-9]\d{8}(?:\d{3}|\.\d+)?\b"
+        r"|\b\d\d/[A-Z][a-z]{2}/20\d\d(?::\d\d){3} [+-]\d{4}\b|(?m:^\[ *\d+\.\d{6}\])"
+        r"|(?i:\b\d+ (?:seconds?|minutes?|hours?|days?|weeks?|months?) ago\b)"
+        r"|(?i:\bvor \d+ (?:Sekunden?|Minuten?|Stunden?|Tage?n?|Wochen?|Monate?n?)\b)"
+        r"|\b\d\d? de [a-zç]{4,10}(?: de 20\d\d)?\b|\b\d\d? [а-я]{3,8}(?: 20\d\d(?: г\.)?)?"
+        r"|20\d\d년 ?\d\d?월 ?\d\d?일"
     ),
     "durations": (
         r"\b\d+(?:[.,]\d+)? ?(?:ns|us|µs|ms|s|secs?|seconds?|mins?|minutes?|hours?"
@@ -36,14 +41,17 @@ MASKS = {
         r"|\b[a-fA-F]{7,64}\b|\b\d{10,64}\b"
         r"|(?i:\b\w{0,20}(?:id|ref|number)\b[\"']?[ =:#]{0,3}[\"']?\d{7,9}\b)"
         r"|\b\w{0,3}(?:\d[A-Za-z]|[A-Za-z]\d)\w{4,}\b|\b\w{4,}(?:\d[A-Za-z]|[A-Za-z]\d)\w*\b"
-        r"|\[ref=\w+\]"
+        r"|\[ref=\w+\]|\beyJ[\w-]{8,}\.[\w.-]{8,}"
     ),
     "pids": (
-        r"(?i:\bpid|\bprocess(?: id)?)[ =:#]{0,3}\d+|\[\d{2,7}\]"
+        r"(?i:\bpid|\bprocess(?: id)?|\bseed|\bgoroutine|\bthread)[ =:#-]{0,3}\d+"
+        r"|\[\d{2,7}\]|\[gw\d{1,3}\]|(?m:^==\d+==)|\(node:\d+\)"
         r"|(?m:^[\w.+-]+ +\d+ +\d+\.\d +\d+\.\d)"
     ),
-    "temp_names": r"(?:/var)?/(?:tmp|folders)/[\w.+-]+|\btmp\w{6,}\b",
-    "addresses": r"\b0x[0-9a-fA-F]+\b|\b(?:\d{1,3}\.){3}\d{1,3}\b(?::\d+)?|\blocalhost:\d+",
+    "temp_names": r"(?:/var)?/(?:tmp|folders)/[\w.+-]+(?:/[\w.+-]*\d)?|\btmp\w{6,}\b",
+    "addresses": (
+        r"\b0x[0-9a-fA-F]+\b|\b(?:\d{1,3}\.){3}\d{1,3}\b(?::\d+)?|\blocalhost:\d+|(?i:\bport )\d+"
+    ),
     "counters": (
         r"(?i:\b(?:(?:attempt|poll|check|retry|view|request|query|visit)[ _-]?(?:count|number|no)"
         r"|attempt|try|tries|retry|retries|poll|check|iteration|view|(?:icmp_)?seq)s?\b)"
@@ -206,7 +214,7 @@ class ResultLikeness:
         return "\0".join(parts)
 
     def mask_echo(self, text: str, args: dict[str, Any]) -> str:
-        """Return a result that found nothing, with `#` for the words of its call.
+        """Return a result that found nothing, with `#` for the words and numbers of its call.
 
         Return an empty string for any other result.
         """
@@ -221,7 +229,15 @@ class ResultLikeness:
         for part in sorted({*values, *words}, key=lambda part: (-len(part), part)):
             if len(part) >= _MIN_ECHO_CHARS:
                 masked = masked.replace(part, "#")
+        numbers = {str(value) for value in args.values() if _is_whole(value)}
+        if numbers:
+            masked = _WORD.sub(lambda word: "#" if word[0] in numbers else word[0], masked)
         return masked
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether a value is a whole number, or a text of one."""
+    return type(value) is int or (type(value) is str and value.isdecimal())
 
 
 def mask_call_words(text: str, args: dict[str, Any]) -> str:

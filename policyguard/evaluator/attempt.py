@@ -26,6 +26,7 @@ NO_PINS: Mapping[PinKind, str] = MappingProxyType({})
 UNRECORDED_ARGS: dict[str, Any] = {}
 """Stands for arguments that were not kept: in a journal, or of too many unreported calls."""
 CONTENT_MARK = "+"
+FAILED_MARK = "!"
 """Marks a result that says nothing against what was done before it."""
 NOTHING_MARK = "?"
 """Marks a result that found nothing, without the words of its call."""
@@ -75,6 +76,11 @@ class WindowEntry(msgspec.Struct, eq=False, gc=False):
         """What tells its result among those of other calls; None for none."""
         echoes = self.like_result.startswith(ECHO_MARK)
         return self.like_result if echoes else self.result_fingerprint
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether its result is a failure."""
+        return (self.result_fingerprint or "").startswith(FAILED_MARK)
 
     @property
     def is_content(self) -> bool:

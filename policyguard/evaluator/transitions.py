@@ -6,7 +6,13 @@ from typing import Any
 
 from policyguard.evaluator import unreported
 from policyguard.evaluator.approvals import ApprovalRequest
-from policyguard.evaluator.attempt import UNRECORDED_ARGS, Attempt, CallResult, WindowEntry
+from policyguard.evaluator.attempt import (
+    FAILED_MARK,
+    UNRECORDED_ARGS,
+    Attempt,
+    CallResult,
+    WindowEntry,
+)
 from policyguard.evaluator.batches import BATCH_REFUSED
 from policyguard.evaluator.budgets.charges import apply_charge, free_slots, refund
 from policyguard.evaluator.evaluation import INTERNAL_ERROR
@@ -157,8 +163,9 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
     if succeeded:
         session.successes += 1
         plan = bound_plan.plan
-        is_known_to_look = plan.cached_answer is False and attempt.state_changing is None
-        if (not is_known_to_look or attempt.hints) and plan.is_state_changing(attempt):
+        if (
+            attempt.hints or plan.cached_answer is not False or attempt.state_changing is not None
+        ) and plan.is_state_changing(attempt):
             state_changes.record(attempt.likeness, at)
             for ancestor in session.ancestors():
                 ancestor.state_changes.record(f"{session.id}\x1f{attempt.likeness}", at)
@@ -219,8 +226,8 @@ def _mark_flagged(entry: WindowEntry) -> None:
 
 def _mark_failed(entry: WindowEntry) -> None:
     """Let a failure with the words of a success have another result."""
-    entry.result_fingerprint = f"!{entry.result_fingerprint}"
-    entry.like_result = entry.like_result and f"!{entry.like_result}"
+    entry.result_fingerprint = f"{FAILED_MARK}{entry.result_fingerprint}"
+    entry.like_result = entry.like_result and f"{FAILED_MARK}{entry.like_result}"
 
 
 def _notify_limits(session: SessionState, attempt: Attempt, outcome: Outcome) -> None:

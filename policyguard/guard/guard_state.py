@@ -115,10 +115,11 @@ class GuardState(TransitionHooks):
         if attempt.probes:
             for id_ in attempt.probes:
                 self.constraint_set.begin_probe(id_, attempt.at)
-        if self._progress_tracker.tracks_calls:
+        tracker = self._progress_tracker
+        if tracker.tracks_calls:
             progress = attempt.session.search_progress
-            if progress is None or progress.banned or not self._progress_tracker.tracks_identity:
-                self._progress_tracker.admit(attempt)
+            if progress is None or progress.banned or not tracker.tracks_identity:
+                tracker.admit(attempt)
             else:  # nearly always; saves a call
                 progress.visited.append(attempt.fingerprint)
 

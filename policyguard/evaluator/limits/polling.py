@@ -8,7 +8,7 @@ import msgspec
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.limits.base import LimitChecker
-from policyguard.evaluator.limits.recent_results import TRACKER_ID, RecentResults
+from policyguard.evaluator.limits.recent_results import find_recent_results
 from policyguard.evaluator.limits.state_changes import StateChanges
 from policyguard.evaluator.messages import format_times
 from policyguard.model.amounts import format_duration, to_nanoseconds
@@ -130,6 +130,7 @@ class PollingChecker(LimitChecker, eq=False, kw_only=True):
         poll.result_fingerprint = outcome.result_fingerprint
         poll.seq = attempt.window_entry.seq
         poll.wait = to_nanoseconds(outcome.retry_after)
+        attempt.session.state_changes.record_wait(attempt.completed_at)
 
     def release(self, tracker: Polls, attempt: Attempt) -> None:
         """Allow the poll at once."""
@@ -142,10 +143,8 @@ def _last_event_except(attempt: Attempt) -> int:
     """Return the number of the last change by another call, or of the last news by one."""
     session = attempt.session
     changed = session.state_changes.last_change_except(attempt.likeness)
-    for trackers in (session.turn_trackers, session.trackers):
-        recent: RecentResults | None = trackers.get(TRACKER_ID)
-        if recent is not None:  # polls are not among them
-            changed = max(changed, recent.latest_news())
+    for recent in find_recent_results(session):  # polls are not among them
+        changed = max(changed, recent.latest_news())
     return changed
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from policyguard.evaluator.attempt import ECHO_MARK, Attempt, WindowEntry
+
+if TYPE_CHECKING:
+    from policyguard.evaluator.session_state import SessionState
 
 TRACKER_ID = "recent_results"
 """All limits on recent results share one tracker, in a session or turn."""
@@ -23,7 +29,8 @@ class RecentResults(msgspec.Struct, eq=False):
     in a row it has come, if more than once. `stale_count` is how many calls in a row have returned
     what they had returned before. `known_answers` holds the latest `window` results of whichever
     calls, once a call has been made again, `known_count` how many calls in a row have returned one
-    of these.
+    of these. `news_seq` is the number of the latest success of a call that changes nothing, since
+    a call has been made again, whose answer was not among these.
     """
 
     window: int
@@ -34,6 +41,7 @@ class RecentResults(msgspec.Struct, eq=False):
     stale_count: int = 0
     known_answers: dict[str, None] | None = None
     known_count: int = 0
+    news_seq: int = 0
 
     def latest_news(self) -> int:
         """Return the number of the latest success that brought something new; 0 for none."""
@@ -54,7 +62,7 @@ class RecentResults(msgspec.Struct, eq=False):
         else:
             if self.known_answers is not None:
                 self.stale_count = 0
-                self._note_answer(entry, is_known=False)
+                self._note_answer(attempt, entry, is_known=False)
             calls[likeness] = entry
             if len(calls) > self.window:
                 for oldest in calls:  # noqa: B007 - the first; faster than `next(iter(calls))`
@@ -70,13 +78,15 @@ class RecentResults(msgspec.Struct, eq=False):
                 last.result_fingerprint != entry.result_fingerprint
                 and not (entry.like_result and entry.has_answer_of(last))
             ):
-                if not entry.is_stale:
-                    if last is None or len(tools) > 1:
+                if entry.is_stale:
+                    self.tool_rows.pop(tool, None)
+                elif last is None:
+                    self._end_rows_of_others(entry)
+                else:
+                    if len(tools) > 1:
                         tools.clear()
                     if self.tool_rows:
                         self.tool_rows.clear()
-                elif tool in self.tool_rows:
-                    del self.tool_rows[tool]
                 tools[tool] = entry
             elif attempt.bound_plan.plan.is_state_changing(attempt):
                 tools.clear()
@@ -99,13 +109,13 @@ class RecentResults(msgspec.Struct, eq=False):
         entries = known if isinstance(known, list) else [known]
         if entry.has_result_of(entries[-1]):
             if not entry.is_content:
-                self.unchanged[likeness] = self.unchanged.get(likeness, 1) + 1
+                self.unchanged[likeness] = (self.count_unchanged(attempt, entries[-1]) or 1) + 1
         elif attempt.bound_plan.plan.is_state_changing(attempt):
             self.unchanged.clear()
         else:
             self._forget_unchanged_successes()
         same = next((one for one in entries if entry.has_result_of(one)), None)
-        self._note_answer(entry, is_known=same is not None)
+        self._note_answer(attempt, entry, is_known=same is not None)
         if same is None:
             self.stale_count = 0
         else:
@@ -115,14 +125,44 @@ class RecentResults(msgspec.Struct, eq=False):
         entries.append(entry)
         self.calls[likeness] = entries[-_MAX_RESULTS:] if len(entries) > 1 else entry
 
-    def _note_answer(self, entry: WindowEntry, *, is_known: bool) -> None:
+    def count_unchanged(self, attempt: Attempt, latest: WindowEntry | None = None) -> int | None:
+        """Return how often in a row a call has returned the same; None if it is not recent.
+
+        Who looks a template up for each of twenty customers finds it unchanged, and goes on: a
+        lookup that succeeds counts anew once another has brought something new.
+        """
+        if latest is None:
+            known = self.calls.get(attempt.likeness)
+            latest = known[-1] if isinstance(known, list) else known
+        if latest is None:
+            return None
+        has_news = self.news_seq > latest.seq and not latest.has_failed
+        if has_news and not attempt.bound_plan.plan.is_state_changing(attempt):
+            return 1
+        return self.unchanged.get(attempt.likeness, 1)
+
+    def _end_rows_of_others(self, entry: WindowEntry) -> None:
+        """End the rows of all tools, unless the result is that of one: two may search in turn."""
+        if not any(
+            entry.result_fingerprint == other.result_fingerprint or entry.has_answer_of(other)
+            for other in self.tools.values()
+        ):
+            self.tools.clear()
+            self.tool_rows.clear()
+
+    def _note_answer(self, attempt: Attempt, entry: WindowEntry, *, is_known: bool) -> None:
         """Note whether a result is one that some call has returned lately."""
         answer, answers = entry.answer, self.known_answers
         if answer is None or answers is None:
             return
         if answer == ECHO_MARK or answer in answers or entry.result_fingerprint in answers:
             is_known = True
-        self.known_count = self.known_count + 1 if is_known else 0
+        if is_known:
+            self.known_count += 1
+        else:
+            self.known_count = 0
+            if not (entry.has_failed or attempt.bound_plan.plan.is_state_changing(attempt)):
+                self.news_seq = entry.seq
         answers.pop(answer, None)
         answers[answer] = None
         if len(answers) > self.window:
@@ -144,3 +184,11 @@ class RecentResults(msgspec.Struct, eq=False):
             latest = known[-1] if isinstance(known, list) else known
             if latest is None or not latest.error_fingerprint:
                 del self.unchanged[likeness]
+
+
+def find_recent_results(session: SessionState) -> Iterator[RecentResults]:
+    """Yield those of the turn and of the session, if a limit goes by them."""
+    for trackers in (session.turn_trackers, session.trackers):
+        recent: RecentResults | None = trackers.get(TRACKER_ID)
+        if recent is not None:
+            yield recent

@@ -13,6 +13,7 @@ import msgspec
 
 from policyguard.evaluator.attempt import Attempt, WindowEntry
 from policyguard.evaluator.limits.base import LimitChecker
+from policyguard.evaluator.limits.recent_results import find_recent_results
 from policyguard.evaluator.limits.state_changes import StateChanges
 from policyguard.evaluator.messages import NEVER_ALLOWED, format_times
 from policyguard.model.decision import Violation
@@ -88,6 +89,8 @@ class RepeatChecker(LimitChecker, eq=False, kw_only=True):
                 since = _NEVER
                 if not self.despite_changes:
                     since = changes.last_change_except(attempt.likeness)
+                    if entries[-1].is_content:
+                        since = max(since, _latest_effect(attempt))
                 count = _count_unchanged(entries, self.compare_by, since)
                 refused_count = refused_count if count else 0  # void since the change
             elif tracker.pending_results:
@@ -167,6 +170,16 @@ class RepeatByToolChecker(RepeatChecker, eq=False, kw_only=True):
         """Remove the call from its tool's window."""
         tracker.entries = (tracker.tools or {}).get(attempt.full_name, [])
         super().release(tracker, attempt)
+
+
+def _latest_effect(attempt: Attempt) -> int:
+    """Return the number of the latest news from a lookup, for a call that may be its cause.
+
+    Who labels thirty items says `spam` to several: each time another item is read.
+    """
+    if not attempt.bound_plan.plan.is_state_changing(attempt):
+        return _NEVER
+    return max((recent.news_seq for recent in find_recent_results(attempt.session)), default=_NEVER)
 
 
 def _has_same_result(entry: WindowEntry, latest: WindowEntry) -> bool:

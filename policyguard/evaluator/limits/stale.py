@@ -108,11 +108,10 @@ class UnchangedChecker(RecentResultsChecker, eq=False, kw_only=True):
 
     def count(self, tracker: RecentResults, attempt: Attempt) -> int | None:
         """Return how often the call has stayed the same."""
-        likeness = attempt.likeness
-        if likeness not in tracker.calls:
-            return None
-        count = tracker.unchanged.get(likeness, 1)
-        return count if tracker.known_count >= self.without_news else min(count, self.max - 1)
+        count = tracker.count_unchanged(attempt)
+        if count is None or tracker.known_count >= self.without_news:
+            return count
+        return min(count, self.max - 1)
 
     def describe(self, count: int) -> tuple[str, str, str]:
         """Return the texts of a violation."""

@@ -13,7 +13,8 @@ class StateChanges:
     """Numbers a session's completions, and remembers its last state changes.
 
     Calls are known by their likeness. `other_seq` is the last change by another than `last_call`. A
-    new turn takes a number of its own, `turn_seq`. Times are nanoseconds.
+    new turn takes a number of its own, `turn_seq`; `wait_seq` is the last wait. Times are
+    nanoseconds.
     """
 
     # No struct, whose attributes are slow to set: every result sets `seq`.
@@ -26,14 +27,17 @@ class StateChanges:
         "seq",
         "turn_at",
         "turn_seq",
+        "wait_at",
+        "wait_seq",
     )
 
     def __init__(self) -> None:
-        self.seq = self.last_seq = self.other_seq = self.turn_seq = 0
+        self.seq = self.last_seq = self.other_seq = self.turn_seq = self.wait_seq = 0
         self.last_call = ""
         self.last_at: int | None = None
         self.other_at: int | None = None
         self.turn_at: int | None = None
+        self.wait_at: int | None = None
 
     def record(self, call: str, at: int | None) -> None:
         """Record that a state-changing call succeeded, as completion number `seq`."""
@@ -48,6 +52,10 @@ class StateChanges:
         """Number a new turn among the completions."""
         self.turn_seq = self.seq = self.seq + 1
         self.turn_at = at
+
+    def record_wait(self, at: int | None) -> None:
+        """Record that completion number `seq` was a wait, in which others may have acted."""
+        self.wait_seq, self.wait_at = self.seq, at
 
     def last_change_except(self, call: str) -> int:
         """Return the number of the last change by another call; 0 for none."""

@@ -226,13 +226,16 @@ def _has_changed_since(ban_key: BanKey, attempt: Attempt, constraint: Constraint
     """Whether another call may have changed state since the constraint was confirmed.
 
     Completions of this session are compared by number, those of other sessions by time; without a
-    time, state may have changed. For a constraint of this session a new turn is a change, too.
+    time, state may have changed. For a constraint of this session a new turn is a change, too, and
+    so is a wait: what was asked for too early may be there now.
     """
     session = attempt.session
     changes, fingerprint = session.state_changes, attempt.likeness
     confirmed = session.confirmed_constraints.get(constraint.id, 0)
     if ban_key.is_session_scoped and changes.turn_seq > confirmed:
         return _is_later(changes.turn_at, constraint)
+    if ban_key.is_session_scoped and changes.wait_seq > confirmed:
+        return _is_later(changes.wait_at, constraint)
     return changes.last_change_except(fingerprint) > confirmed and _is_later(
         changes.last_change_time_except(fingerprint), constraint
     )
@@ -246,7 +249,9 @@ def _last_change(ban_key: BanKey, attempt: Attempt) -> int:
     """Return the number of the last change that may have removed the cause of a failure."""
     changes = attempt.session.state_changes
     since = changes.last_change_except(attempt.likeness)
-    return max(since, changes.turn_seq) if ban_key.is_session_scoped else since
+    if ban_key.is_session_scoped:
+        return max(since, changes.turn_seq, changes.wait_seq)
+    return since
 
 
 def session_scope(session: str) -> str:

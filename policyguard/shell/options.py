@@ -122,8 +122,8 @@ class CodeOptions(msgspec.Struct):
     texts: list[str] = []
     """Code."""
     operands: list[str] = []
-    has_file: bool = False
-    """Whether a file of code is given."""
+    files: list[str] = []
+    """Files of code that options name."""
     module: list[str] = []
     """A program with its arguments, as behind `-m` of python."""
 
@@ -148,19 +148,20 @@ def read_code_options(runner: CodeRunner, arguments: Sequence[str]) -> CodeOptio
                 texts.append(value if equals else following)
                 index += not equals
             elif name in runner.file or name in runner.values:
-                found.has_file = found.has_file or name in runner.file
+                if name in runner.file:
+                    found.files.append(value if equals else following)
                 index += not equals
             continue
         for position in range(1, len(word)):
             flag, rest = f"-{word[position]}", word[position + 1 :]
             if flag in runner.modules and not texts:
                 found.module = [*([rest] if rest else ()), *arguments[index:]]
-                found.has_file = True
                 return found
             if flag in runner.code or flag in runner.file or flag in runner.values:
                 if flag in runner.code:
                     texts.append(rest or following)
-                found.has_file = found.has_file or flag in runner.file
+                if flag in runner.file:
+                    found.files.append(rest or following)
                 index += not rest
                 break
     found.operands = list(arguments[index:])

@@ -30,7 +30,9 @@ class OptionTexts:
         known = self._programs.find(program)
         if known is not None:
             has_texts = known.text or known.runs
-            return bool(has_texts) and next(self.find(known, arguments), None) is not None
+            if has_texts and next(self.find(known, arguments), None) is not None:
+                return True
+            return bool(known.hides) and hides_command(known, arguments)
         return not self._words.isdisjoint(arguments) or any(
             word.startswith(self._beginnings) for word in arguments
         )
@@ -51,6 +53,13 @@ class OptionTexts:
                 is_prose, previous = _takes_prose(previous, program), word
                 if not is_prose and (span := pattern.find_span(word)) is not None:
                     yield _cut(word, span[1])
+
+    def find_in(self, program: Program, text: str) -> Iterator[str]:
+        """Yield the texts in the lines of what a listed program reads."""
+        pattern = _compile(program.runs)
+        for line in text.replace("\\\n", " ").splitlines():
+            if (span := pattern.find_span(line)) is not None:
+                yield _cut(line, span[1])
 
     def guess(self, arguments: Sequence[str]) -> Iterator[str | list[str]]:
         """Yield the texts, and the words of commands, that a program in no list may run.
@@ -76,6 +85,11 @@ class OptionTexts:
             elif word in self._text and len(following) > 1 and text[:1] not in ("", "-"):
                 yield [*following]
                 return
+
+
+def hides_command(program: Program, arguments: Sequence[str]) -> bool:
+    """Whether a listed program runs, for a word of its own, what cannot be seen."""
+    return _compile_for_lines(program.hides).search("\n".join(arguments))
 
 
 def _may_have_one(names: Sequence[str], arguments: Sequence[str]) -> bool:

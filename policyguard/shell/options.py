@@ -15,6 +15,8 @@ class WrapperOptions:
     def __init__(self, wrapper: Wrapper) -> None:
         self.wrapper = wrapper
         self.texts: list[str] = []
+        self.files: list[str] = []
+        """Files of commands that options name."""
         self.folder = ""
         """The folder in which the command runs; empty: the current one."""
         self.program = ""
@@ -75,8 +77,13 @@ class WrapperOptions:
         if name in wrapper.program:
             self.program = value if equals else "".join(following)
             return not equals
+        if name in wrapper.file:
+            self.files.append(value if equals else "".join(following))
+            return not equals
         if word in wrapper.values:
             return 1
+        if word in wrapper.pairs:
+            return 2
         if word.startswith("--") or name in wrapper.text or name in wrapper.replaces:
             if name in wrapper.text:
                 return self._read_text(value, following, attached=bool(equals))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from policyguard.model.shell import Wrapper
+from policyguard.model.shell import Program, Wrapper
 from policyguard.shell.code_reader import CodeReader
 from policyguard.shell.command_line import (
     MANY,
@@ -19,10 +19,11 @@ from policyguard.shell.command_line import (
     is_written_out,
 )
 from policyguard.shell.inputs import Input
+from policyguard.shell.option_texts import hides_command
 from policyguard.shell.options import WrapperOptions
 from policyguard.shell.outputs import Outputs, find_names_of
 from policyguard.shell.placeholders import find_unknown_end, put_in, write_marks
-from policyguard.shell.variables import MOVERS, READERS
+from policyguard.shell.variables import MOVERS, READERS, Variables
 from policyguard.shell.words import is_static
 from policyguard.shell.written_files import PROCESS_FILE, WrittenFiles
 
@@ -89,7 +90,8 @@ class Wrapped:
         if program in self._aliases:
             return [index, *self._run_alias(program, arguments, given)]
         is_lone = is_known and not redirects and not self.files
-        if is_lone and reading.reader.is_inert(program, arguments):
+        reads = (given or given.words) and program in reading.reader.input_programs
+        if is_lone and not reads and reading.reader.is_inert(program, arguments):
             return [index]
         if self.files and path in self.files:
             self.add(["sh", path], Input(), (), (), around)
@@ -106,9 +108,19 @@ class Wrapped:
         if known is not None:
             for text in reading.reader.option_texts.find(known, arguments):
                 self._run_visible(text, guessed=False)
+            if known.hides and hides_command(known, arguments):
+                reading.add_unknown("command that an option runs is not known", sources)
+            if known.input:
+                self._run_input(known, arguments, given)
         name, wrapper, behind = self._wrappers.find_for(program, arguments)
         if wrapper is not None:
-            return [index, *self._unwrap(wrapper, name, [*behind], index, given)]
+            outer = reading.variables
+            if wrapper.elsewhere:
+                reading.variables = Variables(reading.reader.variables, is_elsewhere=True)
+            try:
+                return [index, *self._unwrap(wrapper, name, [*behind], index, given)]
+            finally:
+                reading.variables = outer
         _, runner, _ = self._code.find_for(program, arguments)
         if runner is not None and runner.hidden:
             reading.add_unknown("commands of another shell", sources)
@@ -121,8 +133,28 @@ class Wrapped:
 
     def assign(self, name: str, value: str) -> None:
         """Add what a variable makes a program run, such as PAGER."""
-        if name in self.reading.reader.command_variables:
+        reader = self.reading.reader
+        if name in reader.command_variables:
             self._run_visible(value, guessed=False)
+        elif name in reader.option_variables:
+            self._run_visible(f"{reader.option_variables[name]} {value}", guessed=True)
+
+    def _run_input(self, program: Program, arguments: list[str], given: Input) -> None:
+        """Add the commands in the lines of what a program such as crontab or psql reads."""
+        if given.text is not None:
+            read = [given.text]
+        else:
+            read = [self.outputs.static_output([source]) or "" for source in given.sources]
+        if self.files or given.words:
+            for word in arguments:
+                name = word.partition("=")[2] if word[:2] == "--" else word
+                read.append(self.files.read_for(name, given).text or "")
+        is_known = any(text.strip(f"{MARKS} \n") for text in read)
+        if program.input == "commands" and given and not is_known:
+            self.reading.add_unknown("input of a shell is not known", given.sources)
+        for text in read:
+            for found in self.reading.reader.option_texts.find_in(program, text):
+                self._run_visible(found, guessed=False)
 
     def _run_visible(
         self, found: str | list[str], *, guessed: bool, around: tuple[str, ...] = ()
@@ -162,9 +194,14 @@ class Wrapped:
             rest = rest[rest.index("--") + 1 :]
         if options.program:
             rest = [options.program, *rest]
+        elif wrapper.starts_shell and "--" in arguments:  # `su -- -c text`
+            behind = arguments[arguments.index("--") + 1 :]
+            rest = ["sh", *behind] if "".join(behind[:1])[:1] == "-" else rest
         if options.texts and wrapper.assignments:  # `env -S "A=1 program" argument`
             options.texts[-1] += "".join(f" {word}" for word in rest)
         indices: list[int] = []
+        for file in options.files:
+            indices += self._run_file(self.files.read_for(file, given), Input()) or []
         variables = self.reading.variables
         outer, variables.positional = variables.positional, options.positional or [name]
         for text in texts:
@@ -277,11 +314,9 @@ class Wrapped:
             return []
         if file is not None and not file.startswith(_INPUT_FILES):
             self.ignore_input(index, given)
-            written = self.files.read(file)
-            if written.text is not None:
-                return self.run_text(written.text, given)
-            if written.sources:
-                return self.reading.add_unknown("script that is run is not known", written.sources)
+            indices = self._run_file(self.files.read(file), given)
+            if indices is not None:
+                return indices
             if options.wrapper.sources:
                 self.reading.opaque["commands are read from a file"] = None
             return []
@@ -292,6 +327,14 @@ class Wrapped:
         if given.sources or file is not None:
             return self.reading.add_unknown("input of a shell is not known", given.sources)
         return []
+
+    def _run_file(self, written: Input, given: Input) -> list[int] | None:
+        """Run what a file holds; None if the text did not write it."""
+        if written.text is not None:
+            return self.run_text(written.text, given)
+        if written.sources:
+            return self.reading.add_unknown("script that is run is not known", written.sources)
+        return None
 
     def ignore_input(self, index: int, given: Input) -> None:
         """Note that the command runs something else than its input, which is data to it."""

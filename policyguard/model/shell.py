@@ -48,6 +48,8 @@ class Wrapper(PolicyStruct, frozen=True, kw_only=True):
     """Options whose value is a pattern for the names that it finds, as `-name` of find."""
     appends: bool = False
     """Whether it adds words from its input to the command, as xargs."""
+    inline: tuple[str, ...] = ()
+    """Words behind which its input stands among its own words, as `:::` of parallel."""
     replaces: tuple[str, ...] = ()
     """Options whose value is a placeholder for a line of its input, as `-I` of xargs."""
     attached: tuple[str, ...] = ()
@@ -142,6 +144,12 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     """RE2 in a word, behind which a command text stands, as `^alias[.][^=]+=!` for git."""
     prose: tuple[str, ...] = ()
     """Options whose value is text for people, in which `runs` is not looked for."""
+    own: str = ""
+    """RE2 for what `runs` matched, behind which words of the program itself stand, as those of an
+    alias of git."""
+    settings: tuple[str, ...] = ()
+    """Words behind which a setting and its value are two words, as `config` of git: `runs` is
+    looked for in `setting=value`."""
     hides: str = ""
     """RE2 in a word with which it runs what cannot be seen, as `s///e` for sed."""
     input: Literal["texts", "commands"] | None = None

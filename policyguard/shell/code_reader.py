@@ -61,7 +61,10 @@ class CodeReader:
     def _read_text(self, text: str, runner: CodeRunner, index: int, given: Input) -> None:
         reading = self._reading
         program = reading.commands[index].program
+        names = tuple(find_names(text, reading.bounds.words))
         if runner.runs_by and is_static(text) and not any(by in text for by in runner.runs_by):
+            if ">" in text and names:  # `awk '{print > "file"}'`
+                reading.add(SimpleCommand("", "", names, wrappers=(program,)))
             return
         if runner.runs_by and given.text is not None:  # `awk '{system($0)}'`
             self._run_found(given.text, Input((index,)), program)
@@ -69,7 +72,6 @@ class CodeReader:
         if not text.strip(MARKS + " \n"):
             reading.add_unknown("code is not known", given.sources)
             return
-        names = tuple(find_names(text, reading.bounds.words))
         reading.add(SimpleCommand("", "", names, wrappers=(program,)))
         for found in find_commands(text, runner.calls, reading.bounds.commands):
             read = Input((index,)) if runner.runs_by else Input()

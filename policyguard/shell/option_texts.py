@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
+from shlex import quote
 
 from policyguard.engines.regex import Regex
 from policyguard.model.shell import Program, Shell
 from policyguard.shell.arguments import read_arguments
 from policyguard.shell.lookup import Lookup
+from policyguard.shell.words import is_static
 
 _QUOTES = "'\"`"
 _OPERANDS = "operands"
@@ -30,15 +33,15 @@ class OptionTexts:
         known = self._programs.find(program)
         if known is not None:
             has_texts = known.text or known.runs
-            if has_texts and next(self.find(known, arguments), None) is not None:
+            if has_texts and next(self.find(known, arguments, program), None) is not None:
                 return True
             return bool(known.hides) and hides_command(known, arguments)
         return not self._words.isdisjoint(arguments) or any(
             word.startswith(self._beginnings) for word in arguments
         )
 
-    def find(self, program: Program, arguments: Sequence[str]) -> Iterator[str]:
-        """Yield the texts that a listed program runs."""
+    def find(self, program: Program, arguments: Sequence[str], name: str) -> Iterator[str]:
+        """Yield the texts that a listed program, called `name`, runs."""
         if program.text and _may_have_one(program.text, arguments):
             read = read_arguments(arguments, program)
             for option in read.options:
@@ -46,13 +49,21 @@ class OptionTexts:
                     yield option.value
             if _OPERANDS in program.text:
                 yield from read.operands
-        if program.runs and _compile_for_lines(program.runs).search("\n".join(arguments)):
+        if program.settings and not set(program.settings).isdisjoint(arguments):
+            words = [*arguments, *map("=".join, pairwise(arguments))]
+        else:
+            words = [*arguments]
+        if program.runs and _compile_for_lines(program.runs).search("\n".join(words)):
             pattern = _compile(program.runs)
             previous = ""
-            for word in arguments:
+            for index, word in enumerate(words):
                 is_prose, previous = _takes_prose(previous, program), word
                 if not is_prose and (span := pattern.find_span(word)) is not None:
-                    yield _cut(word, span[1])
+                    if not (program.own and _compile(program.own).search(word[: span[1]])):
+                        yield _cut(word, span[1])
+                    elif index < len(arguments):  # else it is kept, and not run
+                        behind = map(_write, arguments[index + 2 :])  # the next word is its name
+                        yield " ".join((name, word[span[1] :], *behind))
 
     def find_in(self, program: Program, text: str) -> Iterator[str]:
         """Yield the texts in the lines of what a listed program reads."""
@@ -122,6 +133,10 @@ def _takes_prose(option: str, program: Program) -> bool:
     if option in program.prose:
         return True
     return option[:1] == "-" and option[1:2] != "-" and f"-{option[-1]}" in program.prose
+
+
+def _write(word: str) -> str:
+    return quote(word) if is_static(word) else word
 
 
 def _cut(word: str, start: int) -> str:

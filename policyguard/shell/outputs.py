@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from policyguard.model.shell import Wrapper
-from policyguard.shell.command_line import ANY, GLOB, NAME, SimpleCommand
+from policyguard.shell.command_line import GLOB, NAME, SimpleCommand
 
 if TYPE_CHECKING:
     from policyguard.shell.statements import Statements
@@ -55,7 +55,7 @@ class Outputs:
                 return ("\n" if "n" in form else "").join(words)
             return None if words or "%" in form else _unescape(form)
         if command.path == "pwd" and not arguments:
-            return f"{ANY}\n" if self._reading.variables.is_elsewhere else ".\n"
+            return f"{self._reading.variables.folder}\n"
         if command.program == "cat" and not arguments:
             return self.inputs.get(index)
         return None

@@ -13,6 +13,7 @@ from policyguard.shell.code_reader import CodeReader
 from policyguard.shell.command_line import (
     MANY,
     MARKS,
+    NAME,
     Redirect,
     SimpleCommand,
     blur,
@@ -106,7 +107,7 @@ class Wrapped:
             reading.variables.forget(word for word in arguments if word.isidentifier())
         known = self._programs.find(program)
         if known is not None:
-            for text in reading.reader.option_texts.find(known, arguments):
+            for text in reading.reader.option_texts.find(known, arguments, program):
                 self._run_visible(text, guessed=False)
             if known.hides and hides_command(known, arguments):
                 reading.add_unknown("command that an option runs is not known", sources)
@@ -116,7 +117,7 @@ class Wrapped:
         if wrapper is not None:
             outer = reading.variables
             if wrapper.elsewhere:
-                reading.variables = Variables(reading.reader.variables, is_elsewhere=True)
+                reading.variables = Variables(reading.reader.variables, folder=f"/{NAME}")
             try:
                 return [index, *self._unwrap(wrapper, name, [*behind], index, given)]
             finally:
@@ -192,6 +193,9 @@ class Wrapped:
         rest = arguments[position + wrapper.operands :]
         if wrapper.operands and "--" in rest:
             rest = rest[rest.index("--") + 1 :]
+        if mark := next((word for word in rest if word in wrapper.inline), ""):
+            at = rest.index(mark)
+            given, rest = Input(given.sources, "\n".join(rest[at + 1 :])), rest[:at]
         if options.program:
             rest = [options.program, *rest]
         elif wrapper.starts_shell and "--" in arguments:  # `su -- -c text`

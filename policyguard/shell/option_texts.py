@@ -49,10 +49,9 @@ class OptionTexts:
                     yield option.value
             if _OPERANDS in program.text:
                 yield from read.operands
-        if program.settings and not set(program.settings).isdisjoint(arguments):
+        words = arguments
+        if program.settings and any(word in arguments for word in program.settings):
             words = [*arguments, *map("=".join, pairwise(arguments))]
-        else:
-            words = [*arguments]
         if program.runs and _compile_for_lines(program.runs).search("\n".join(words)):
             pattern = _compile(program.runs)
             previous = ""

@@ -32,6 +32,9 @@ class OptionTexts:
         """Whether a program may run another by an option or a setting."""
         known = self._programs.find(program)
         if known is not None:
+            if known.hides and not known.text:
+                either = _compile_for_lines(f"(?:{known.hides}|{known.runs or known.hides})")
+                return either.search("\n".join(arguments))
             has_texts = known.text or known.runs
             if has_texts and next(self.find(known, arguments, program), None) is not None:
                 return True

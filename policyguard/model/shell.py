@@ -48,6 +48,8 @@ class Wrapper(PolicyStruct, frozen=True, kw_only=True):
     """Options whose value is a pattern for the names that it finds, as `-name` of find."""
     appends: bool = False
     """Whether it adds words from its input to the command, as xargs."""
+    inline: tuple[str, ...] = ()
+    """Words behind which its input stands among its own words, as `:::` of parallel."""
     replaces: tuple[str, ...] = ()
     """Options whose value is a placeholder for a line of its input, as `-I` of xargs."""
     attached: tuple[str, ...] = ()
@@ -55,8 +57,12 @@ class Wrapper(PolicyStruct, frozen=True, kw_only=True):
     of xargs."""
     whole: tuple[str, ...] = ()
     """Options with which spaces in its input end no word, as `-0` of xargs."""
+    pairs: tuple[str, ...] = ()
+    """Its options that take two values, as `--bind` of bwrap."""
     text: tuple[str, ...] = ()
     """Options whose value is a command text, as `-c` of sh."""
+    file: tuple[str, ...] = ()
+    """Options that name a file of commands, as `--rcfile` of bash."""
     defines: bool = False
     """Whether its operands are names with command texts, as of alias."""
     joins: bool = False
@@ -71,6 +77,8 @@ class Wrapper(PolicyStruct, frozen=True, kw_only=True):
     """Whether the command does the same without it, but for its time and priority."""
     read_only: bool = False
     """Whether it changes nothing itself, as xargs."""
+    elsewhere: bool = False
+    """Whether the command runs where variables and folders are others, as that of ssh."""
 
 
 class CodeRunner(PolicyStruct, frozen=True, kw_only=True):
@@ -127,6 +135,8 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     """Options and words with which it changes something nevertheless."""
     same: tuple[tuple[str, ...], ...] = ()
     """Options that mean the same, as `-f` and `--force`."""
+    same_for: dict[str, tuple[tuple[str, ...], ...]] = msgspec.field(default_factory=dict)
+    """By subcommand, its last word: options that mean the same to it alone, as to docker `rm`."""
     text: tuple[str, ...] = ()
     """Further options whose value is a command text, as `--upload-pack` of git; `operands`: each
     other word is one."""
@@ -134,6 +144,18 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     """RE2 in a word, behind which a command text stands, as `^alias[.][^=]+=!` for git."""
     prose: tuple[str, ...] = ()
     """Options whose value is text for people, in which `runs` is not looked for."""
+    own: str = ""
+    """RE2 for what `runs` matched, behind which words of the program itself stand, as those of an
+    alias of git."""
+    settings: tuple[str, ...] = ()
+    """Words behind which a setting and its value are two words, as `config` of git: `runs` is
+    looked for in `setting=value`."""
+    hides: str = ""
+    """RE2 in a word with which it runs what cannot be seen, as `s///e` for sed."""
+    input: Literal["texts", "commands"] | None = None
+    """`texts`: lines of its input, and of files that the text wrote for it, may hold what `runs`
+    finds. `commands`: that is all there is in its input, as of crontab; if it is not known, what
+    runs cannot be seen."""
 
 
 class Shell(PolicyStruct, frozen=True, kw_only=True):
@@ -159,6 +181,8 @@ class Shell(PolicyStruct, frozen=True, kw_only=True):
     """Variables whose value is one word and no option, as HOME."""
     command_variables: tuple[str, ...] = ()
     """Variables whose value is a command text, as PAGER."""
+    option_variables: dict[str, str] = msgspec.field(default_factory=dict)
+    """Variables whose value are options of a program, as TAR_OPTIONS, and that program."""
     unlisted_text: tuple[str, ...] = ()
     """Options whose value may be a command text where no list has the program, as `--command`."""
     unlisted_after: tuple[str, ...] = ()

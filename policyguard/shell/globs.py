@@ -9,6 +9,7 @@ from policyguard.engines.regex import Regex
 from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME
 
 _STAR, _PATH_STAR, _FOLDERS = "\x06", "\x07", "\x08"
+_ONE = "\x0e"
 _SOME_NAME = "\x0b"
 _WHOLE_NAME = lazy_pattern(rf"(?:(?<=/)|^){GLOB}+(?=/|$)")
 _STARS = _STAR + _PATH_STAR + _FOLDERS
@@ -16,8 +17,10 @@ _MARKS = lazy_pattern(f"[{MARKS}]")
 
 
 def to_regex(glob: str) -> str:
-    """Return the RE2 text for a glob in which `*` stands for any text."""
-    return r"\A(?s:" + ".*".join(re.escape(part) for part in glob.split("*")) + r")\z"
+    """Return the RE2 text for a glob: `*` stands for any text, `?` for one character."""
+    parts = re.split(r"([*?])", glob)
+    text = "".join({"*": ".*", "?": "."}.get(part) or re.escape(part) for part in parts)
+    return rf"\A(?s:{text})\z"
 
 
 def to_path_regex(glob: str) -> str:
@@ -42,7 +45,7 @@ class Glob:
         self.text = text
         alternatives = text.split("|")
         self._is_path = is_path
-        wild = [item for item in alternatives if "*" in item or (is_path and "?" in item)]
+        wild = [item for item in alternatives if "*" in item or "?" in item]
         self._literals = frozenset(alternatives) - frozenset(wild)
         convert = to_path_regex if is_path else to_regex
         self._regex = Regex("|".join(map(convert, wild))) if wild else None
@@ -77,6 +80,7 @@ class Glob:
 
 
 def _tokenize(glob: str, is_path: bool) -> str:
+    glob = glob.replace("?", _ONE)
     if not is_path:
         return glob.replace("*", _PATH_STAR)
     return glob.replace("**/", _FOLDERS).replace("**", _PATH_STAR).replace("*", _STAR)
@@ -122,7 +126,7 @@ def _steps(glob: str, word: str, i: int, j: int, taken: int) -> list[tuple[int, 
         if a and (b != GLOB or not (a == "/" or (a == "." and _begins_segment(word, j)))):
             by = 0 if a == "/" else taken | _BY_WORD if b == GLOB and a not in _STARS else taken
             steps.append((i + 1, j, by))
-    if a and a == b:
+    if a and (a == b or (a == _ONE and b and b != "/" and b not in MARKS)):
         steps.append((i + 1, j + 1, 0 if a == "/" else taken))
     return steps
 

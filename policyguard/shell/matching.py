@@ -16,12 +16,15 @@ from policyguard.shell.pattern import Flag, Stage, Word
 from policyguard.shell.words import is_static
 
 _CLUSTER = re.compile(r"-[A-Za-z]{2,4}")
+_MAX_SUBCOMMANDS = 3
+"""How many words behind a program may be its subcommand: `docker compose rm`."""
+_Same = tuple[tuple[str, ...], ...]
 
 
 class ReadCommand:
     """A command with its arguments read as its program does, once they are asked for."""
 
-    __slots__ = ("_arguments", "_programs", "command", "folders", "is_known")
+    __slots__ = ("_arguments", "_programs", "_same", "command", "folders", "is_known")
 
     def __init__(
         self,
@@ -36,6 +39,7 @@ class ReadCommand:
         """Whether the program is known."""
         self._programs = programs
         self._arguments: Arguments | None = None
+        self._same: _Same | None = None
 
     @property
     def program(self) -> Program:
@@ -48,6 +52,18 @@ class ReadCommand:
         if self._arguments is None:
             self._arguments = read_arguments(self.command.arguments, self.program)
         return self._arguments
+
+    @property
+    def same(self) -> _Same:
+        """The options that mean the same to the program, and to its subcommand."""
+        if self._same is None:
+            program = self.program
+            self._same = program.same
+            for word, names in program.same_for.items():
+                operands = self.arguments.operands[:_MAX_SUBCOMMANDS]
+                if any(one == word or not is_static(one) for one in operands):
+                    self._same += names
+        return self._same
 
 
 def may_match(stage: Stage, read: ReadCommand) -> bool:
@@ -67,7 +83,7 @@ def may_match(stage: Stage, read: ReadCommand) -> bool:
         return False
     if not _match_words(stage, read, certain=False):
         return False
-    spelled, without = _spell(stage, read.program)
+    spelled, without = _spell(stage, read.same)
     return (
         all(_may_have_one(flags, read) for flags in spelled)
         and not any(_has(flag, read, certain=True) for flag in without)
@@ -80,7 +96,7 @@ def must_match(stage: Stage, read: ReadCommand) -> bool:
     command = read.command
     if not (is_static(command.path) and stage.program.matches(command.program)):
         return False
-    spelled, without = _spell(stage, read.program)
+    spelled, without = _spell(stage, read.same)
     return (
         all(any(_has(flag, read, certain=True) for flag in flags) for flags in spelled)
         and not (without and _may_have_one(without, read))
@@ -89,25 +105,25 @@ def must_match(stage: Stage, read: ReadCommand) -> bool:
     )
 
 
-def _spell(stage: Stage, program: Program) -> tuple[list[tuple[Flag, ...]], list[Flag]]:
+def _spell(stage: Stage, same: _Same) -> tuple[list[tuple[Flag, ...]], list[Flag]]:
     """Return the options of a stage, and those it is without, in all spellings."""
-    if not program.same:
+    if not same:
         return stage.flags, stage.without
     try:
-        return stage.spelled[program.same]
+        return stage.spelled[same]
     except KeyError:
         pass
-    flags = [tuple(_find_spellings(flags, program)) for flags in stage.flags]
-    spelled = flags, _find_spellings(stage.without, program)
-    stage.spelled[program.same] = spelled
+    flags = [tuple(_find_spellings(flags, same)) for flags in stage.flags]
+    spelled = flags, _find_spellings(stage.without, same)
+    stage.spelled[same] = spelled
     return spelled
 
 
-def _find_spellings(flags: Sequence[Flag], program: Program) -> list[Flag]:
+def _find_spellings(flags: Sequence[Flag], same: _Same) -> list[Flag]:
     """Return options, and those that mean the same to the program, each once."""
     found: dict[tuple[str, Glob | None], Flag] = {}
     for flag in flags:
-        for name in (flag.name, *_find_others(flag.name, program)):
+        for name in (flag.name, *_find_others(flag.name, same)):
             found.setdefault((name, flag.value), Flag(name, flag.value))
     return list(found.values())
 
@@ -125,7 +141,7 @@ def _has(flag: Flag, read: ReadCommand, *, certain: bool) -> bool:
         return all(
             any(
                 _is_option(one, option, program, certain=certain)
-                for one in _find_spellings([Flag(f"-{letter}", None)], program)
+                for one in _find_spellings([Flag(f"-{letter}", None)], read.same)
                 for option in options
             )
             for letter in flag.name[1:]
@@ -133,8 +149,8 @@ def _has(flag: Flag, read: ReadCommand, *, certain: bool) -> bool:
     return False
 
 
-def _find_others(name: str, program: Program) -> tuple[str, ...]:
-    return next((names for names in program.same if name in names), ())
+def _find_others(name: str, same: _Same) -> tuple[str, ...]:
+    return next((names for names in same if name in names), ())
 
 
 def _is_option(flag: Flag, option: Option, program: Program, *, certain: bool) -> bool:
@@ -237,7 +253,7 @@ def _is_certain(stage: Stage, count: int, read: ReadCommand) -> bool:
     """
     arguments, program = read.arguments, read.program
     named = [flag for flags in stage.flags for flag in flags]
-    names = _find_names(named, program)
+    names = _find_names(named, read)
     options = [
         option.text in program.plain
         or option.text in names
@@ -257,13 +273,13 @@ def _is_certain(stage: Stage, count: int, read: ReadCommand) -> bool:
     return all(options[: before[count - 1] if count else 0])
 
 
-def _find_names(flags: Sequence[Flag], program: Program) -> set[str]:
+def _find_names(flags: Sequence[Flag], read: ReadCommand) -> set[str]:
     """Return the spellings of options without a value, clusters by their letters too."""
     names = {flag.name for flag in flags if flag.value is None}
-    if not program.long:
+    if not read.program.long:
         clusters = [name for name in names if _CLUSTER.fullmatch(name)]
         names.update(f"-{letter}" for name in clusters for letter in name[1:])
-    return names.union(*(_find_others(name, program) for name in names))
+    return names.union(*(_find_others(name, read.same) for name in names))
 
 
 def _match_files(stage: Stage, read: ReadCommand) -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
+from shlex import quote
 
 from policyguard.engines.regex import Regex
 from policyguard.model.shell import Program, Shell
 from policyguard.shell.arguments import read_arguments
 from policyguard.shell.lookup import Lookup
+from policyguard.shell.words import is_static
 
 _QUOTES = "'\"`"
 _OPERANDS = "operands"
@@ -29,14 +32,19 @@ class OptionTexts:
         """Whether a program may run another by an option or a setting."""
         known = self._programs.find(program)
         if known is not None:
+            if known.hides and not known.text:
+                either = _compile_for_lines(f"(?:{known.hides}|{known.runs or known.hides})")
+                return either.search("\n".join(arguments))
             has_texts = known.text or known.runs
-            return bool(has_texts) and next(self.find(known, arguments), None) is not None
+            if has_texts and next(self.find(known, arguments, program), None) is not None:
+                return True
+            return bool(known.hides) and hides_command(known, arguments)
         return not self._words.isdisjoint(arguments) or any(
             word.startswith(self._beginnings) for word in arguments
         )
 
-    def find(self, program: Program, arguments: Sequence[str]) -> Iterator[str]:
-        """Yield the texts that a listed program runs."""
+    def find(self, program: Program, arguments: Sequence[str], name: str) -> Iterator[str]:
+        """Yield the texts that a listed program, called `name`, runs."""
         if program.text and _may_have_one(program.text, arguments):
             read = read_arguments(arguments, program)
             for option in read.options:
@@ -44,13 +52,27 @@ class OptionTexts:
                     yield option.value
             if _OPERANDS in program.text:
                 yield from read.operands
-        if program.runs and _compile_for_lines(program.runs).search("\n".join(arguments)):
+        words = arguments
+        if program.settings and any(word in arguments for word in program.settings):
+            words = [*arguments, *map("=".join, pairwise(arguments))]
+        if program.runs and _compile_for_lines(program.runs).search("\n".join(words)):
             pattern = _compile(program.runs)
             previous = ""
-            for word in arguments:
+            for index, word in enumerate(words):
                 is_prose, previous = _takes_prose(previous, program), word
                 if not is_prose and (span := pattern.find_span(word)) is not None:
-                    yield _cut(word, span[1])
+                    if not (program.own and _compile(program.own).search(word[: span[1]])):
+                        yield _cut(word, span[1])
+                    elif index < len(arguments):  # else it is kept, and not run
+                        behind = map(_write, arguments[index + 2 :])  # the next word is its name
+                        yield " ".join((name, word[span[1] :], *behind))
+
+    def find_in(self, program: Program, text: str) -> Iterator[str]:
+        """Yield the texts in the lines of what a listed program reads."""
+        pattern = _compile(program.runs)
+        for line in text.replace("\\\n", " ").splitlines():
+            if (span := pattern.find_span(line)) is not None:
+                yield _cut(line, span[1])
 
     def guess(self, arguments: Sequence[str]) -> Iterator[str | list[str]]:
         """Yield the texts, and the words of commands, that a program in no list may run.
@@ -76,6 +98,11 @@ class OptionTexts:
             elif word in self._text and len(following) > 1 and text[:1] not in ("", "-"):
                 yield [*following]
                 return
+
+
+def hides_command(program: Program, arguments: Sequence[str]) -> bool:
+    """Whether a listed program runs, for a word of its own, what cannot be seen."""
+    return _compile_for_lines(program.hides).search("\n".join(arguments))
 
 
 def _may_have_one(names: Sequence[str], arguments: Sequence[str]) -> bool:
@@ -108,6 +135,10 @@ def _takes_prose(option: str, program: Program) -> bool:
     if option in program.prose:
         return True
     return option[:1] == "-" and option[1:2] != "-" and f"-{option[-1]}" in program.prose
+
+
+def _write(word: str) -> str:
+    return quote(word) if is_static(word) else word
 
 
 def _cut(word: str, start: int) -> str:

@@ -15,6 +15,8 @@ class WrapperOptions:
     def __init__(self, wrapper: Wrapper) -> None:
         self.wrapper = wrapper
         self.texts: list[str] = []
+        self.files: list[str] = []
+        """Files of commands that options name."""
         self.folder = ""
         """The folder in which the command runs; empty: the current one."""
         self.program = ""
@@ -75,8 +77,13 @@ class WrapperOptions:
         if name in wrapper.program:
             self.program = value if equals else "".join(following)
             return not equals
+        if name in wrapper.file:
+            self.files.append(value if equals else "".join(following))
+            return not equals
         if word in wrapper.values:
             return 1
+        if word in wrapper.pairs:
+            return 2
         if word.startswith("--") or name in wrapper.text or name in wrapper.replaces:
             if name in wrapper.text:
                 return self._read_text(value, following, attached=bool(equals))
@@ -122,8 +129,8 @@ class CodeOptions(msgspec.Struct):
     texts: list[str] = []
     """Code."""
     operands: list[str] = []
-    has_file: bool = False
-    """Whether a file of code is given."""
+    files: list[str] = []
+    """Files of code that options name."""
     module: list[str] = []
     """A program with its arguments, as behind `-m` of python."""
 
@@ -148,19 +155,20 @@ def read_code_options(runner: CodeRunner, arguments: Sequence[str]) -> CodeOptio
                 texts.append(value if equals else following)
                 index += not equals
             elif name in runner.file or name in runner.values:
-                found.has_file = found.has_file or name in runner.file
+                if name in runner.file:
+                    found.files.append(value if equals else following)
                 index += not equals
             continue
         for position in range(1, len(word)):
             flag, rest = f"-{word[position]}", word[position + 1 :]
             if flag in runner.modules and not texts:
                 found.module = [*([rest] if rest else ()), *arguments[index:]]
-                found.has_file = True
                 return found
             if flag in runner.code or flag in runner.file or flag in runner.values:
                 if flag in runner.code:
                     texts.append(rest or following)
-                found.has_file = found.has_file or flag in runner.file
+                if flag in runner.file:
+                    found.files.append(rest or following)
                 index += not rest
                 break
     found.operands = list(arguments[index:])

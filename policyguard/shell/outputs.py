@@ -13,7 +13,9 @@ from policyguard.shell.command_line import GLOB, NAME, SimpleCommand
 if TYPE_CHECKING:
     from policyguard.shell.statements import Statements
 
-_PRINTF = re.compile(r"[^%\\]*(?:\\n)?")
+_ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
+_ECHO_ESCAPE = re.compile(r"\\[abcefnrtv0\\]")  # which some shells read without `-e`
+_ESCAPED = {"n": "\n", "t": "\t", "\\": "\\"}
 
 
 class Outputs:
@@ -41,19 +43,19 @@ class Outputs:
             flags = 0
             while flags < len(arguments) and re.fullmatch(r"-[neE]+", arguments[flags]):
                 flags += 1
-            words = arguments[flags:]
-            if any("\\" in word for word in words):
-                return None
-            return " ".join(words).replace(GLOB, "*") + "\n"
+            text = " ".join(arguments[flags:]).replace(GLOB, "*") + "\n"
+            if "e" in "".join(arguments[:flags]):
+                return _unescape(text)
+            return None if _ECHO_ESCAPE.search(text) else text
         if command.program == "printf" and arguments:
             form, words = arguments[0], arguments[1:]
-            if form in ("%s", "%s\\n", "%b", "%b\\n") and not any("\\" in word for word in words):
+            if form in ("%s", "%s\\n") or (
+                form in ("%b", "%b\\n") and not any("\\" in word for word in words)
+            ):
                 return ("\n" if "n" in form else "").join(words)
-            if not words and _PRINTF.fullmatch(form):
-                return form.replace("\\n", "\n")
-            return None
+            return None if words or "%" in form else _unescape(form)
         if command.path == "pwd" and not arguments:
-            return ".\n"
+            return f"{self._reading.variables.folder}\n"
         if command.program == "cat" and not arguments:
             return self.inputs.get(index)
         return None
@@ -97,6 +99,13 @@ class Outputs:
             left += (index for index in command.sources if index not in seen)
             seen.update(command.sources)
         return found
+
+
+def _unescape(text: str) -> str | None:
+    """Return a text with its escapes decoded, if they are plain ones."""
+    if any(match[1] not in _ESCAPED for match in _ESCAPE.finditer(text)):
+        return None
+    return _ESCAPE.sub(lambda match: _ESCAPED[match[1]], text)
 
 
 def find_names_of(wrapper: Wrapper, arguments: Sequence[str]) -> list[str]:

@@ -94,10 +94,13 @@ class CommandPatterns:
             return None
         moves = names_files = False
         named: set[str] = set()
+        reads = self._reader.input_programs
         for command in commands:
             path, *arguments = command.words
             if path in named or not self._reader.runs_no_other(path, arguments):
                 return None  # it may be a file that a command before it has written
+            if path in reads and (command.is_piped or not named.isdisjoint(arguments)):
+                return None
             named.update(arguments, command.files)
             if len(arguments) >= self._max_words:
                 return None

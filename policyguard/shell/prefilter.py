@@ -63,9 +63,15 @@ def _find_hiding(facts: Shell) -> list[str]:
         if wrapper.script or wrapper.sources or wrapper.starts_shell
     ]
     fed += [name for name, runner in code if runner.script]
+    fed += [name for name, program in facts.programs.items() if program.input == "commands"]
     writers = [name for name, program in facts.programs.items() if program.writes or program.saves]
     calls = [re.escape(call) for _, runner in code for call in runner.calls]
     parts = [_HIDING, *calls]
+    parts += [
+        rf"{_names([name])}(?s:.*)(?:{program.hides})"
+        for name, program in facts.programs.items()
+        if program.hides
+    ]
     # `python -mpip` has the name of a program within a word.
     modules = {option for _, runner in code for option in runner.modules}
     parts += [rf"\s{re.escape(option)}\w" for option in sorted(modules)]

@@ -29,6 +29,11 @@ class ShellReader:
         self.option_texts = OptionTexts(facts, self.programs)
         self.names = frozenset(facts.names)
         self.command_variables = frozenset(facts.command_variables)
+        self.option_variables = facts.option_variables
+        self.input_programs = frozenset(
+            name for name, program in facts.programs.items() if program.input
+        )
+        """Programs in whose input commands may stand."""
         self.variables = frozenset(facts.variables)
         self.neutral = frozenset(facts.neutral)
         self.folders = frozenset(facts.folders)

@@ -14,7 +14,8 @@ from policyguard.shell.syntax_tree import EXPRESSIONS, Node, parse
 from policyguard.shell.variables import Variables
 from policyguard.shell.word_reader import read_raw
 from policyguard.shell.words import finish, split_simple
-from policyguard.shell.wrapped import PROCESS_FILE, Wrapped
+from policyguard.shell.wrapped import Wrapped
+from policyguard.shell.written_files import PROCESS_FILE
 
 if TYPE_CHECKING:
     from policyguard.shell.reader import ShellReader
@@ -248,7 +249,7 @@ class Statements:
         redirects: tuple[Redirect, ...] = (Redirect("<" not in operator, word),)
         if operator == "<>":
             redirects += (Redirect(True, word),)
-        read = self._wrapped.read_file(word) if operator == "<" else NOTHING
+        read = self._wrapped.files.read(word) if operator == "<" else NOTHING
         return Tail(redirects, more.words), read, []
 
     def read_words(self, node: Node) -> list[str]:

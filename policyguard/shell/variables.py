@@ -25,8 +25,10 @@ _WHITE = lazy_pattern(r"[ \t\n]+")
 class Variables:
     """The values that variables have where a text uses them."""
 
-    def __init__(self, plain: frozenset[str]) -> None:
+    def __init__(self, plain: frozenset[str], *, folder: str = ".") -> None:
         self._plain = plain
+        self.folder = folder
+        """The current folder."""
         self._values: dict[str, str] = {}
         self._expected: set[str] = set()
         self.positional: list[str] | None = None
@@ -102,7 +104,7 @@ class Variables:
         if name == "HOME":
             return "~"
         if name == "PWD":
-            return "."
+            return self.folder
         if name in self._plain:
             return ANY
         if quoted and not (name.isdigit() or name in "@*"):

@@ -14,7 +14,7 @@ from policyguard.shell.words import (
     read_double_quoted,
     read_unquoted,
 )
-from policyguard.shell.wrapped import PROCESS_FILE
+from policyguard.shell.written_files import PROCESS_FILE
 
 if TYPE_CHECKING:
     from policyguard.shell.statements import Statements

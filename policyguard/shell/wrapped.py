@@ -3,58 +3,54 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from policyguard.model.shell import CodeRunner, Wrapper
-from policyguard.shell.arguments import UNKNOWN_PROGRAM, read_arguments
-from policyguard.shell.code_texts import find_commands, find_names
+from policyguard.model.shell import Program, Wrapper
+from policyguard.shell.code_reader import CodeReader
 from policyguard.shell.command_line import (
     MANY,
     MARKS,
+    NAME,
     Redirect,
     SimpleCommand,
     blur,
     is_written_out,
-    run_by,
 )
-from policyguard.shell.files import find_written, normalize
 from policyguard.shell.inputs import Input
-from policyguard.shell.options import WrapperOptions, read_code_options
+from policyguard.shell.option_texts import hides_command
+from policyguard.shell.options import WrapperOptions
 from policyguard.shell.outputs import Outputs, find_names_of
 from policyguard.shell.placeholders import find_unknown_end, put_in, write_marks
-from policyguard.shell.variables import MOVERS, READERS
+from policyguard.shell.variables import MOVERS, READERS, Variables
 from policyguard.shell.words import is_static
+from policyguard.shell.written_files import PROCESS_FILE, WrittenFiles
 
 if TYPE_CHECKING:
     from policyguard.shell.statements import Statements
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
 _INPUT_FILES = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/", "-")
-PROCESS_FILE = "/dev/fd/63"
-"""The name of a file that `<(…)` becomes."""
 _END_OF_EXEC = (";", "+")
-_Written = tuple[tuple[int, ...], str | None]  # by which commands, and what if it is known
 _WINDOWS_PROGRAM = ".exe"
 """How programs of Windows end, in WSL and Git Bash: `git.exe` is git."""
-_UNWRITTEN: _Written = ((), None)
 
 
 class Wrapped:
     """Adds a command, and what it runs in turn, to one reading."""
 
     def __init__(self, reading: Statements) -> None:
-        self._reading = reading
+        self.reading = reading
         reader = reading.reader
         self._wrappers = reader.wrappers
         self._code = reader.code
         self.outputs = Outputs(reading)
         self._programs = reader.programs
-        self._written: dict[str, _Written] = {}
+        self.files = WrittenFiles(reading, self.outputs)
         self._aliases: dict[str, str] = {}
+        self._code_reader = CodeReader(self)
 
     def add(
         self,
@@ -65,7 +61,7 @@ class Wrapped:
         around: tuple[str, ...],
     ) -> list[int]:
         """Add the command of `words`; return the indices of those that write to its output."""
-        reading = self._reading
+        reading = self.reading
         if len(around) > reading.bounds.depth:
             return reading.add_unknown("nesting is too deep", given.sources)
         if not words:
@@ -81,8 +77,8 @@ class Wrapped:
         if program.endswith(_WINDOWS_PROGRAM) and self._code.find(program) is None:
             program = program.removesuffix(_WINDOWS_PROGRAM)
         sources = (*given.sources, *given.words)
-        if self._written:
-            sources += self._find_writers(words)
+        if self.files:
+            sources += self.files.find_writers(words)
         is_known = is_static(program)
         if not is_known:
             program = find_unknown_end(program)
@@ -94,13 +90,14 @@ class Wrapped:
             self.outputs.inputs[index] = given.text
         if program in self._aliases:
             return [index, *self._run_alias(program, arguments, given)]
-        is_lone = is_known and not redirects and not self._written
-        if is_lone and reading.reader.is_inert(program, arguments):
+        is_lone = is_known and not redirects and not self.files
+        reads = (given or given.words) and program in reading.reader.input_programs
+        if is_lone and not reads and reading.reader.is_inert(program, arguments):
             return [index]
-        if self._written and normalize(path) in self._written:
+        if self.files and path in self.files:
             self.add(["sh", path], Input(), (), (), around)
         if redirects or self._programs.find(program) is not None:
-            self._note_written(index)
+            self.files.note(index)
         if not is_known:
             reading.opaque["program is not known"] = None
             return [index]
@@ -110,16 +107,26 @@ class Wrapped:
             reading.variables.forget(word for word in arguments if word.isidentifier())
         known = self._programs.find(program)
         if known is not None:
-            for text in reading.reader.option_texts.find(known, arguments):
+            for text in reading.reader.option_texts.find(known, arguments, program):
                 self._run_visible(text, guessed=False)
+            if known.hides and hides_command(known, arguments):
+                reading.add_unknown("command that an option runs is not known", sources)
+            if known.input:
+                self._run_input(known, arguments, given)
         name, wrapper, behind = self._wrappers.find_for(program, arguments)
         if wrapper is not None:
-            return [index, *self._unwrap(wrapper, name, [*behind], index, given)]
+            outer = reading.variables
+            if wrapper.elsewhere:
+                reading.variables = Variables(reading.reader.variables, folder=f"/{NAME}")
+            try:
+                return [index, *self._unwrap(wrapper, name, [*behind], index, given)]
+            finally:
+                reading.variables = outer
         _, runner, _ = self._code.find_for(program, arguments)
         if runner is not None and runner.hidden:
             reading.add_unknown("commands of another shell", sources)
         elif runner is not None:
-            self._read_code(runner, index, given)
+            self._code_reader.read(runner, index, given)
         elif known is None:
             for found in reading.reader.option_texts.guess(arguments):
                 self._run_visible(found, guessed=True, around=(*around, program))
@@ -127,18 +134,38 @@ class Wrapped:
 
     def assign(self, name: str, value: str) -> None:
         """Add what a variable makes a program run, such as PAGER."""
-        if name in self._reading.reader.command_variables:
+        reader = self.reading.reader
+        if name in reader.command_variables:
             self._run_visible(value, guessed=False)
+        elif name in reader.option_variables:
+            self._run_visible(f"{reader.option_variables[name]} {value}", guessed=True)
+
+    def _run_input(self, program: Program, arguments: list[str], given: Input) -> None:
+        """Add the commands in the lines of what a program such as crontab or psql reads."""
+        if given.text is not None:
+            read = [given.text]
+        else:
+            read = [self.outputs.static_output([source]) or "" for source in given.sources]
+        if self.files or given.words:
+            for word in arguments:
+                name = word.partition("=")[2] if word[:2] == "--" else word
+                read.append(self.files.read_for(name, given).text or "")
+        is_known = any(text.strip(f"{MARKS} \n") for text in read)
+        if program.input == "commands" and given and not is_known:
+            self.reading.add_unknown("input of a shell is not known", given.sources)
+        for text in read:
+            for found in self.reading.reader.option_texts.find_in(program, text):
+                self._run_visible(found, guessed=False)
 
     def _run_visible(
         self, found: str | list[str], *, guessed: bool, around: tuple[str, ...] = ()
     ) -> None:
         """Add what is run beside a command, as far as it is written out."""
-        reading = self._reading
+        reading = self.reading
         before, count = dict(reading.opaque), len(reading.commands)
         values = reading.variables.keep()
         if isinstance(found, str):
-            self._run_text(found, Input())
+            self.run_text(found, Input())
         else:
             self.add(found, Input(), (), (), around)
         reading.opaque = before
@@ -156,7 +183,7 @@ class Wrapped:
     def _unwrap(
         self, wrapper: Wrapper, name: str, arguments: list[str], index: int, given: Input
     ) -> list[int]:
-        command = self._reading.commands[index]
+        command = self.reading.commands[index]
         around = (*command.wrappers, command.program)
         if wrapper.after and not (wrapper.joins and set(wrapper.after).isdisjoint(arguments)):
             return self._run_after(wrapper, arguments, given, command, around)
@@ -166,19 +193,27 @@ class Wrapped:
         rest = arguments[position + wrapper.operands :]
         if wrapper.operands and "--" in rest:
             rest = rest[rest.index("--") + 1 :]
+        if mark := next((word for word in rest if word in wrapper.inline), ""):
+            at = rest.index(mark)
+            given, rest = Input(given.sources, "\n".join(rest[at + 1 :])), rest[:at]
         if options.program:
             rest = [options.program, *rest]
+        elif wrapper.starts_shell and "--" in arguments:  # `su -- -c text`
+            behind = arguments[arguments.index("--") + 1 :]
+            rest = ["sh", *behind] if "".join(behind[:1])[:1] == "-" else rest
         if options.texts and wrapper.assignments:  # `env -S "A=1 program" argument`
             options.texts[-1] += "".join(f" {word}" for word in rest)
         indices: list[int] = []
-        variables = self._reading.variables
+        for file in options.files:
+            indices += self._run_file(self.files.read_for(file, given), Input()) or []
+        variables = self.reading.variables
         outer, variables.positional = variables.positional, options.positional or [name]
         for text in texts:
-            indices += self._run_text(text, given)
+            indices += self.run_text(text, given)
         variables.positional = outer
         if texts:
             if wrapper.script:
-                self._ignore_input(index, given)
+                self.ignore_input(index, given)
             return indices
         if wrapper.script or wrapper.sources:
             return self._run_script(rest, options, index, given)
@@ -186,7 +221,7 @@ class Wrapped:
             for word in rest:
                 name, _, text = word.partition("=")
                 self._aliases[name] = text
-                indices += self._run_text(text, given)
+                indices += self.run_text(text, given)
             return indices
         names: list[str] = []
         while wrapper.assignments and rest and (match := _ASSIGNMENT.match(rest[0])):
@@ -197,10 +232,10 @@ class Wrapped:
             return self._run_script([], options, index, given) if wrapper.starts_shell else []
         if wrapper.joins:
             made = self._add_input(rest, given, options) if wrapper.appends else [rest]
-            return [each for words in made for each in self._run_text(" ".join(words), given)]
+            return [each for words in made for each in self.run_text(" ".join(words), given)]
         assigned = (*command.variables, *names)
         if options.folder:
-            self._reading.add(SimpleCommand("cd", "cd", (options.folder,), wrappers=around))
+            self.reading.add(SimpleCommand("cd", "cd", (options.folder,), wrappers=around))
         has_input = wrapper.appends or options.placeholder
         made = self._add_input(rest, given, options) if has_input else [rest]
         if options.other_command:
@@ -216,7 +251,7 @@ class Wrapped:
         """Run what an alias stands for; in it, its own name is that of a program."""
         text = self._aliases.pop(name)
         words = [quote(word) if is_static(word) else word for word in arguments]
-        indices = self._run_text(" ".join([text, *words]), given)
+        indices = self.run_text(" ".join([text, *words]), given)
         self._aliases[name] = text
         return indices
 
@@ -242,7 +277,7 @@ class Wrapped:
                 name for word in arguments[position + 1 : end] for name in put_in(word, "{}", names)
             ]
             if wrapper.joins:
-                indices += self._run_text(" ".join(rest), given)
+                indices += self.run_text(" ".join(rest), given)
             elif rest:
                 indices += self.add(rest, given, command.redirects, (), around)
             position = end
@@ -258,7 +293,7 @@ class Wrapped:
             return [[name for word in rest for name in put_in(word, placeholder, new)]]
         if placeholder:
             lines = [line.lstrip() for line in known.splitlines() if line.strip()]
-            if len(lines) > self._reading.bounds.loop_values:
+            if len(lines) > self.reading.bounds.loop_values:
                 lines = [MANY]
             return [[word.replace(placeholder, line) for word in rest] for line in lines]
         words = known.split()
@@ -266,12 +301,13 @@ class Wrapped:
             return [rest + words, [*rest, known.strip("\0\n")]]
         return [rest + words]
 
-    def _run_text(self, text: str, given: Input) -> list[int]:
+    def run_text(self, text: str, given: Input) -> list[int]:
+        """Read a command text, in which parts may be unknown."""
         if not is_static(text):
             if not text.strip(MARKS + " \t\n;"):
-                return self._reading.add_unknown("command text is not known", given.sources)
+                return self.reading.add_unknown("command text is not known", given.sources)
             text = write_marks(text)
-        return self._reading.read_text(text, given)
+        return self.reading.read_text(text, given)
 
     def _run_script(
         self, operands: list[str], options: WrapperOptions, index: int, given: Input
@@ -281,118 +317,34 @@ class Wrapped:
         if options.wrapper.sources and file is None:
             return []
         if file is not None and not file.startswith(_INPUT_FILES):
-            self._ignore_input(index, given)
-            writers, text = self._written.get(normalize(file), _UNWRITTEN)
-            if text is not None:
-                return self._run_text(text, given)
-            if writers:
-                return self._reading.add_unknown("script that is run is not known", writers)
+            self.ignore_input(index, given)
+            indices = self._run_file(self.files.read(file), given)
+            if indices is not None:
+                return indices
             if options.wrapper.sources:
-                self._reading.opaque["commands are read from a file"] = None
+                self.reading.opaque["commands are read from a file"] = None
             return []
         if file is not None and file.startswith(PROCESS_FILE):
             given = Input(given.words, self.outputs.static_output(given.words))
         if given.text is not None:
-            return self._run_text(given.text, Input(given.sources))
+            return self.run_text(given.text, Input(given.sources))
         if given.sources or file is not None:
-            return self._reading.add_unknown("input of a shell is not known", given.sources)
+            return self.reading.add_unknown("input of a shell is not known", given.sources)
         return []
 
-    def _read_code(self, runner: CodeRunner, index: int, given: Input) -> None:
-        """Read the commands that code of another language names in its texts."""
-        command = self._reading.commands[index]
-        options = read_code_options(runner, command.arguments)
-        texts, operands = options.texts, options.operands
-        if options.module:
-            around = (*command.wrappers, command.program)
-            self.add(options.module, given, (), command.variables, around)
-        if runner.operand and not options.has_file and operands:
-            texts = [*texts, operands.pop(0)]
-        has_file = options.has_file or bool(operands and operands[0] != "-")
-        from_input = runner.script and not texts and not has_file
-        if from_input:
-            if given.text is not None:
-                texts = [given.text]
-            elif given.sources:
-                self._reading.add_unknown("input of an interpreter is not known", given.sources)
-                return
-        else:
-            self._ignore_input(index, given)
-            writers, text = (
-                self._written.get(normalize(operands[0]), _UNWRITTEN) if operands else _UNWRITTEN
-            )
-            if text is not None:
-                texts.append(text)
-            elif writers:
-                self._reading.add_unknown("script that is run is not known", writers)
-        if texts and operands and not runner.operand:  # code may run them, as `exec @ARGV`
-            behind = SimpleCommand(operands[0], operands[0], tuple(operands[1:]))
-            self._reading.add(run_by(command.program, behind))
-        for text in texts:
-            if runner.runs_by and is_static(text) and not any(by in text for by in runner.runs_by):
-                continue
-            if runner.runs_by and given.text is not None:  # `awk '{system($0)}'`
-                self._run_found(given.text, Input((index,)), command.program)
-            self._reading.opaque["code of another language"] = None
-            if not text.strip(MARKS + " \n"):
-                self._reading.add_unknown("code is not known", given.sources)
-                continue
-            names = tuple(find_names(text, self._reading.bounds.words))
-            self._reading.add(SimpleCommand("", "", names, wrappers=(command.program,)))
-            for found in find_commands(text, runner.calls, self._reading.bounds.commands):
-                read = Input((index,)) if runner.runs_by else Input()
-                self._run_found(found, read, command.program)
+    def _run_file(self, written: Input, given: Input) -> list[int] | None:
+        """Run what a file holds; None if the text did not write it."""
+        if written.text is not None:
+            return self.run_text(written.text, given)
+        if written.sources:
+            return self.reading.add_unknown("script that is run is not known", written.sources)
+        return None
 
-    def _ignore_input(self, index: int, given: Input) -> None:
+    def ignore_input(self, index: int, given: Input) -> None:
         """Note that the command runs something else than its input, which is data to it."""
         if not given.sources:
             return
-        commands = self._reading.commands
+        commands = self.reading.commands
         command = commands[index]
-        sources = (*given.words, *self._find_writers((command.path, *command.arguments)))
+        sources = (*given.words, *self.files.find_writers((command.path, *command.arguments)))
         commands[index] = msgspec.structs.replace(command, sources=sources)
-
-    def _run_found(self, text: str, given: Input, runner: str) -> None:
-        """Read a text of code if it may be a command; prose in it is no reason to be opaque."""
-        reading = self._reading
-        before = dict(reading.opaque)
-        count = len(reading.commands)
-        self._run_text(text, given)
-        added = reading.commands[count:]
-        if "syntax error" in reading.opaque and "syntax error" not in before:
-            added = [item for item in added if item.path != MANY]
-            reading.opaque = before
-        reading.commands[count:] = [run_by(runner, item) for item in added]
-
-    def _note_written(self, index: int) -> None:
-        """Keep which files a command writes, and what: they may be run later."""
-        command = self._reading.commands[index]
-        program = self._programs.find(command.program) or UNKNOWN_PROGRAM
-        if not (command.redirects or program.writes or program.saves):
-            return
-        text = (
-            self.outputs.inputs.get(index)
-            if command.redirects == ()
-            else self.outputs.static_output([index])
-        )
-        needs_arguments = program.writes or program.saves
-        words = command.arguments if needs_arguments else ()
-        arguments = read_arguments(words, program)
-        for path in find_written(command, program, arguments):
-            writers, known = self._written.get(path, ((), text))
-            self._written[path] = (*writers, index), text if text == known else None
-
-    def read_file(self, path: str) -> Input:
-        """Return what reading a file gives, if the text wrote it."""
-        writers, text = self._written.get(normalize(path), _UNWRITTEN)
-        return Input(writers, text)
-
-    def _find_writers(self, words: Sequence[str]) -> tuple[int, ...]:
-        """Return the commands that wrote files which these words name, or folders of theirs."""
-        found: set[int] = set()
-        for word in words:
-            path = normalize(word)
-            while path:
-                found.update(self._written.get(path, _UNWRITTEN)[0])
-                path = path.rpartition("/")[0]
-        return tuple(sorted(found))

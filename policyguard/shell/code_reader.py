@@ -1,0 +1,90 @@
+"""Commands that code of other languages runs: `python -c`, `awk`, scripts that a text wrote."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from policyguard.model.shell import CodeRunner
+from policyguard.shell.code_texts import find_commands, find_names
+from policyguard.shell.command_line import MANY, MARKS, SimpleCommand, run_by
+from policyguard.shell.inputs import Input
+from policyguard.shell.options import read_code_options
+from policyguard.shell.words import is_static
+
+if TYPE_CHECKING:
+    from policyguard.shell.wrapped import Wrapped
+
+_NO_FILE = ("-", "/dev/stdin")
+
+
+class CodeReader:
+    """Adds the commands that a program runs which is given code."""
+
+    def __init__(self, wrapped: Wrapped) -> None:
+        self._wrapped = wrapped
+        self._reading = wrapped.reading
+
+    def read(self, runner: CodeRunner, index: int, given: Input) -> None:
+        """Read the commands that code of another language names in its texts."""
+        reading, files = self._reading, self._wrapped.files
+        command = reading.commands[index]
+        options = read_code_options(runner, command.arguments)
+        texts, operands = options.texts, options.operands
+        if options.module:
+            around = (*command.wrappers, command.program)
+            self._wrapped.add(options.module, given, (), command.variables, around)
+        if runner.operand and not options.files and operands:
+            texts = [*texts, operands.pop(0)]
+        scripts = options.files if runner.operand else [*options.files, *operands[:1]]
+        named = [file for file in scripts if file not in _NO_FILE]
+        is_input = runner.script or (scripts and not named)
+        if is_input and not texts and not named and not options.module:
+            if given.text is not None:
+                texts = [given.text]
+            elif given.sources:
+                reading.add_unknown("input of an interpreter is not known", given.sources)
+                return
+        else:
+            self._wrapped.ignore_input(index, given)
+            for file in named:
+                script = files.read_for(file, given)
+                if script.text is not None:
+                    texts = [*texts, script.text]
+                elif script.sources:
+                    reading.add_unknown("script that is run is not known", script.sources)
+        if texts and operands and not runner.operand:  # code may run them, as `exec @ARGV`
+            behind = SimpleCommand(operands[0], operands[0], tuple(operands[1:]))
+            reading.add(run_by(command.program, behind))
+        for text in texts:
+            self._read_text(text, runner, index, given)
+
+    def _read_text(self, text: str, runner: CodeRunner, index: int, given: Input) -> None:
+        reading = self._reading
+        program = reading.commands[index].program
+        names = tuple(find_names(text, reading.bounds.words))
+        if runner.runs_by and is_static(text) and not any(by in text for by in runner.runs_by):
+            if ">" in text and names:  # `awk '{print > "file"}'`
+                reading.add(SimpleCommand("", "", names, wrappers=(program,)))
+            return
+        if runner.runs_by and given.text is not None:  # `awk '{system($0)}'`
+            self._run_found(given.text, Input((index,)), program)
+        reading.opaque["code of another language"] = None
+        if not text.strip(MARKS + " \n"):
+            reading.add_unknown("code is not known", given.sources)
+            return
+        reading.add(SimpleCommand("", "", names, wrappers=(program,)))
+        for found in find_commands(text, runner.calls, reading.bounds.commands):
+            read = Input((index,)) if runner.runs_by else Input()
+            self._run_found(found, read, program)
+
+    def _run_found(self, text: str, given: Input, runner: str) -> None:
+        """Read a text of code if it may be a command; prose in it is no reason to be opaque."""
+        reading = self._reading
+        before = dict(reading.opaque)
+        count = len(reading.commands)
+        self._wrapped.run_text(text, given)
+        added = reading.commands[count:]
+        if "syntax error" in reading.opaque and "syntax error" not in before:
+            added = [item for item in added if item.path != MANY]
+            reading.opaque = before
+        reading.commands[count:] = [run_by(runner, item) for item in added]

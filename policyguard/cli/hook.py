@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -16,7 +18,8 @@ from policyguard.adapters.installation.records import (
     write_records,
 )
 from policyguard.adapters.installation.settings import (
-    MARKS,
+    Installation,
+    SettingsError,
     hook_command_line,
     read_settings,
     show_change,
@@ -78,7 +81,9 @@ def install(
     before = read_settings(file)
     original = _undo(file, before)
     original = before if original is None else original
-    after = chosen.install(original, command, wait)
+    with _naming(file):
+        chosen.check(original)
+        after = chosen.install(original, command, wait)
     _apply(file, before, after, (record_change((), {}, original, after),), yes=yes)
     for step in (*chosen.next_steps, f"policyguard hook doctor {host} --prove"):
         click.echo(f"next  {step}")
@@ -97,7 +102,8 @@ def uninstall(host: str, settings: Path | None, *, yes: bool) -> None:
     file = settings or INSTALLATIONS[host].default_file()
     before = read_settings(file)
     original = _undo(file, before)
-    after = INSTALLATIONS[host].uninstall(before) if original is None else original
+    with _naming(file):
+        after = INSTALLATIONS[host].uninstall(before) if original is None else original
     _apply(file, before, after, (), yes=yes)
 
 
@@ -113,10 +119,9 @@ def doctor(host: str, settings: Path | None, program: str | None, *, proves: boo
     With --prove, an agent in a scratch folder tries to delete a file, also with its hook broken.
     Exits with 1 if something is not as it should be.
     """
-    file = settings or INSTALLATIONS[host].default_file()
-    text = read_settings(file)
-    installed = any(mark in text for mark in MARKS)
-    held = _report(f"{file}", "hooks installed" if installed else "NOT INSTALLED", installed)
+    chosen = INSTALLATIONS[host]
+    file = settings or chosen.default_file()
+    held = _report(f"{file}", *_check_settings(chosen, read_settings(file)))
     if proves:
         from policyguard.adapters.proof.proof import CONTROL, find_program, prove
         from policyguard.adapters.proof.runners import RUNNERS
@@ -136,6 +141,26 @@ def doctor(host: str, settings: Path | None, program: str | None, *, proves: boo
                 held &= _report(result.name, text, result.enforced)
     if not held:
         click.get_current_context().exit(1)
+
+
+def _check_settings(installation: Installation, text: str) -> tuple[str, bool]:
+    """Return what to say of a host's settings, and whether our hooks are in force there."""
+    try:
+        installation.check(text)
+        if installation.uninstall(text) == text:
+            return "NOT INSTALLED", False
+    except SettingsError as error:
+        return f"NOT IN FORCE: {for_terminal(str(error))}", False
+    return "hooks installed", True
+
+
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """Let errors of the settings name their file."""
+    try:
+        yield
+    except SettingsError as error:
+        raise SettingsError(f"{file}: {error}") from None
 
 
 def _report(subject: str, text: str, holds: bool) -> bool:

@@ -250,6 +250,13 @@ def test_a_file_of_hooks_alone_is_removed_with_them(host: str, tmp_path: Path) -
 
 
 @all_hosts
+def test_a_proof_may_put_in_a_broken_hook(host: str) -> None:
+    """Its command is none of ours."""
+    text = INSTALLATIONS[host].install("", lambda report: f"broken {report}", 0)
+    assert "broken False" in text
+
+
+@all_hosts
 def test_installing_twice_changes_nothing(host: str, tmp_path: Path) -> None:
     settings = tmp_path / "settings.json"
     install(settings, "--yes", host=host)

@@ -474,6 +474,14 @@ print(*sorted(set(sys.modules) - before))
     assert loaded <= {"os", "os.path", "stat", "posixpath", "genericpath", "time"}, loaded
 
 
+def test_a_service_starts_without_the_compiler() -> None:
+    """Its policy is cached, and a hook may wait for it."""
+    code = "import policyguard.adapters.service.server, sys; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"policyguard.compiler.pipeline", "policyguard.lint", "celpy", "jsonschema", "yaml"}
+    assert not heavy & {*run.stdout.split()}
+
+
 def test_no_service_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(Unavailable):
         post(str(tmp_path / "none.sock"), "/v1/check", b"{}")

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
+import msgspec
 
 from policyguard.adapters.client.location import locate_socket
 from policyguard.adapters.installation.installations import INSTALLATIONS
@@ -84,7 +85,10 @@ def install(
     with _naming(file):
         chosen.check(original)
         after = chosen.install(original, command, wait)
-    _apply(file, before, after, (record_change((), {}, original, after),), yes=yes)
+    record = record_change((), {}, original, after)
+    if not original:
+        record = msgspec.structs.replace(record, was_empty=_was_empty(file, before))
+    _apply(file, before, after, (record,), yes=yes)
     for step in (*chosen.next_steps, f"policyguard hook doctor {host} --prove"):
         click.echo(f"next  {step}")
 
@@ -104,7 +108,7 @@ def uninstall(host: str, settings: Path | None, *, yes: bool) -> None:
     original = _undo(file, before)
     with _naming(file):
         after = INSTALLATIONS[host].uninstall(before) if original is None else original
-    _apply(file, before, after, (), yes=yes)
+    _apply(file, before, after, (), yes=yes, is_kept=_was_empty(file, before))
 
 
 @hook.command(epilog="Example: policyguard hook doctor claude-code --prove")
@@ -178,7 +182,15 @@ def _undo(file: Path, text: str) -> str | None:
     return undo(text, records[-1]) if records else None
 
 
-def _apply(file: Path, before: str, after: str, records: Records, *, yes: bool) -> None:
+def _was_empty(file: Path, text: str) -> bool:
+    """Whether a file was there without a text, before hooks were installed."""
+    records = read_records(_records_file(), file)
+    return any(record.was_empty for record in records) or (not text and file.exists())
+
+
+def _apply(
+    file: Path, before: str, after: str, records: Records, *, yes: bool, is_kept: bool = False
+) -> None:
     change = show_change(file, before, after)
     if not change:
         status(f"{file} is as it should be")
@@ -187,4 +199,4 @@ def _apply(file: Path, before: str, after: str, records: Records, *, yes: bool) 
     if not yes:
         click.confirm(f"Write {file}?", abort=True)
     write_records(_records_file(), file, records)
-    write_settings(file, after)
+    write_settings(file, after, is_kept=is_kept)

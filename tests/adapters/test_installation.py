@@ -111,6 +111,17 @@ def test_removing_what_is_not_there_changes_nothing(host: str, tmp_path: Path) -
 
 
 @all_hosts
+def test_an_empty_file_is_empty_again(host: str, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.json"
+    settings.touch()
+    for options in ([], ["--wait", "300"]):
+        assert install(settings, "--yes", *options, host=host).exit_code == 0
+        assert settings.read_text()
+    run("uninstall", host, "--settings", str(settings), "--yes")
+    assert settings.read_bytes() == b""
+
+
+@all_hosts
 def test_a_file_that_was_not_there_is_removed(host: str, tmp_path: Path) -> None:
     settings = tmp_path / "settings.json"
     install(settings, "--yes", host=host)
@@ -308,7 +319,17 @@ def test_the_diff_is_shown_and_asked_about(tmp_path: Path) -> None:
 
 @json_hosts
 @pytest.mark.parametrize(
-    "text", ["{", "[]", "{,}", '{"a": [,]}', '{"hooks": []}', '{"hooks": {"PreToolUse": {}}}']
+    "text",
+    [
+        "{",
+        "[]",
+        "{,}",
+        '{"a": [,]}',
+        '{"a": NaN}',
+        '{\u00a0"a": 1}',
+        '{"hooks": []}',
+        '{"hooks": {"PreToolUse": {}}}',
+    ],
 )
 def test_settings_that_cannot_be_read_stay_as_they_are(
     host: str, tmp_path: Path, text: str

@@ -12,7 +12,7 @@ import msgspec
 from policyguard.adapters.installation.settings import SettingsError
 
 _TOKEN = re.compile(
-    r"""(?P<blank>[\s\ufeff]+|//[^\n]*|/\*.*?\*/)
+    r"""(?P<blank>[ \t\r\n]+|\A\ufeff|//[^\n]*|/\*.*?\*/)
     |(?P<text>"(?:[^"\\]|\\.)*")
     |(?P<open>[{\[])|(?P<close>[}\]])|(?P<comma>,)|(?P<colon>:)
     |(?P<literal>[^\s{}\[\]:,"/]+)""",
@@ -48,12 +48,16 @@ class Child(msgspec.Struct, eq=False):
 def parse(text: str) -> dict[str, Any]:
     """Return the object in a settings file; empty for no text. Raises `SettingsError`."""
     try:
-        document = json.loads(_without_comments(text) or "{}")
+        document = json.loads(_without_comments(text) or "{}", parse_constant=_reject)
     except (ValueError, RecursionError) as error:
         raise SettingsError(f"the settings are not JSON ({error}); mend them first") from None
     if not isinstance(document, dict):
         raise SettingsError("the settings are not a JSON object; mend them first")
     return document
+
+
+def _reject(name: str) -> None:
+    raise ValueError(f"{name} is no number in JSON")
 
 
 def set_members(text: str, path: Sequence[str], changes: Mapping[str, Any]) -> str:

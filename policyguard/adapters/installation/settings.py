@@ -98,14 +98,16 @@ def show_change(file: Path, before: str, after: str) -> str:
     return "".join(lines)
 
 
-def write_settings(file: Path, text: str) -> None:
+def write_settings(file: Path, text: str, *, is_kept: bool = False) -> None:
     """Replace a settings file at once, and keep its mode; remove one that has no text.
+
+    With `is_kept` it stays, empty.
 
     Raises `SettingsError`.
     """
     target = file.resolve()  # a link stays one
     try:
-        if not text:
+        if not text and not is_kept:
             target.unlink(missing_ok=True)
             return
         target.parent.mkdir(parents=True, exist_ok=True)

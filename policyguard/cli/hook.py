@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
+import msgspec
 
 from policyguard.adapters.client.location import locate_socket
 from policyguard.adapters.installation.installations import INSTALLATIONS
@@ -16,7 +19,8 @@ from policyguard.adapters.installation.records import (
     write_records,
 )
 from policyguard.adapters.installation.settings import (
-    MARKS,
+    Installation,
+    SettingsError,
     hook_command_line,
     read_settings,
     show_change,
@@ -78,8 +82,13 @@ def install(
     before = read_settings(file)
     original = _undo(file, before)
     original = before if original is None else original
-    after = chosen.install(original, command, wait)
-    _apply(file, before, after, (record_change((), {}, original, after),), yes=yes)
+    with _naming(file):
+        chosen.check(original)
+        after = chosen.install(original, command, wait)
+    record = record_change((), {}, original, after)
+    if not original:
+        record = msgspec.structs.replace(record, was_empty=_was_empty(file, before))
+    _apply(file, before, after, (record,), yes=yes)
     for step in (*chosen.next_steps, f"policyguard hook doctor {host} --prove"):
         click.echo(f"next  {step}")
 
@@ -97,8 +106,9 @@ def uninstall(host: str, settings: Path | None, *, yes: bool) -> None:
     file = settings or INSTALLATIONS[host].default_file()
     before = read_settings(file)
     original = _undo(file, before)
-    after = INSTALLATIONS[host].uninstall(before) if original is None else original
-    _apply(file, before, after, (), yes=yes)
+    with _naming(file):
+        after = INSTALLATIONS[host].uninstall(before) if original is None else original
+    _apply(file, before, after, (), yes=yes, is_kept=_was_empty(file, before))
 
 
 @hook.command(epilog="Example: policyguard hook doctor claude-code --prove")
@@ -113,10 +123,9 @@ def doctor(host: str, settings: Path | None, program: str | None, *, proves: boo
     With --prove, an agent in a scratch folder tries to delete a file, also with its hook broken.
     Exits with 1 if something is not as it should be.
     """
-    file = settings or INSTALLATIONS[host].default_file()
-    text = read_settings(file)
-    installed = any(mark in text for mark in MARKS)
-    held = _report(f"{file}", "hooks installed" if installed else "NOT INSTALLED", installed)
+    chosen = INSTALLATIONS[host]
+    file = settings or chosen.default_file()
+    held = _report(f"{file}", *_check_settings(chosen, read_settings(file)))
     if proves:
         from policyguard.adapters.proof.proof import CONTROL, find_program, prove
         from policyguard.adapters.proof.runners import RUNNERS
@@ -138,6 +147,26 @@ def doctor(host: str, settings: Path | None, program: str | None, *, proves: boo
         click.get_current_context().exit(1)
 
 
+def _check_settings(installation: Installation, text: str) -> tuple[str, bool]:
+    """Return what to say of a host's settings, and whether our hooks are in force there."""
+    try:
+        installation.check(text)
+        if installation.uninstall(text) == text:
+            return "NOT INSTALLED", False
+    except SettingsError as error:
+        return f"NOT IN FORCE: {for_terminal(str(error))}", False
+    return "hooks installed", True
+
+
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """Let errors of the settings name their file."""
+    try:
+        yield
+    except SettingsError as error:
+        raise SettingsError(f"{file}: {error}") from None
+
+
 def _report(subject: str, text: str, holds: bool) -> bool:
     click.echo(f"{for_terminal(subject):40}  {text}")
     return holds
@@ -153,7 +182,15 @@ def _undo(file: Path, text: str) -> str | None:
     return undo(text, records[-1]) if records else None
 
 
-def _apply(file: Path, before: str, after: str, records: Records, *, yes: bool) -> None:
+def _was_empty(file: Path, text: str) -> bool:
+    """Whether a file was there without a text, before hooks were installed."""
+    records = read_records(_records_file(), file)
+    return any(record.was_empty for record in records) or (not text and file.exists())
+
+
+def _apply(
+    file: Path, before: str, after: str, records: Records, *, yes: bool, is_kept: bool = False
+) -> None:
     change = show_change(file, before, after)
     if not change:
         status(f"{file} is as it should be")
@@ -162,4 +199,4 @@ def _apply(file: Path, before: str, after: str, records: Records, *, yes: bool) 
     if not yes:
         click.confirm(f"Write {file}?", abort=True)
     write_records(_records_file(), file, records)
-    write_settings(file, after)
+    write_settings(file, after, is_kept=is_kept)

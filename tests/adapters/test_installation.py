@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from policyguard.adapters.installation import jsonc
 from policyguard.adapters.installation.hook_entries import block_on_failure
 from policyguard.adapters.installation.installations import INSTALLATIONS
 from policyguard.cli import main
@@ -95,7 +97,7 @@ def test_what_was_changed_since_is_kept(host: str, tmp_path: Path) -> None:
     install(settings, "--yes", host=host)
     settings.write_text(settings.read_text().replace("mine.sh", "other.sh"))
     run("uninstall", host, "--settings", str(settings), "--yes")
-    assert settings.read_text() == json.dumps(OWN[host], indent=2).replace("mine", "other") + "\n"
+    assert settings.read_text() == json.dumps(OWN[host], indent="\t").replace("mine", "other")
 
 
 @json_hosts
@@ -109,11 +111,144 @@ def test_removing_what_is_not_there_changes_nothing(host: str, tmp_path: Path) -
 
 
 @all_hosts
+def test_an_empty_file_is_empty_again(host: str, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.json"
+    settings.touch()
+    for options in ([], ["--wait", "300"]):
+        assert install(settings, "--yes", *options, host=host).exit_code == 0
+        assert settings.read_text()
+    run("uninstall", host, "--settings", str(settings), "--yes")
+    assert settings.read_bytes() == b""
+
+
+@all_hosts
 def test_a_file_that_was_not_there_is_removed(host: str, tmp_path: Path) -> None:
     settings = tmp_path / "settings.json"
     install(settings, "--yes", host=host)
     run("uninstall", host, "--settings", str(settings), "--yes")
     assert not settings.exists()
+
+
+COMMENTED = """\
+// mine
+{
+  "model": "opus", // the best
+  "hooks": {
+    // before each tool
+    "BeforeTool": [
+      {"matcher": "x", "hooks": [{"type": "command", "command": "mine.sh"}]} /* one */
+      // {"matcher": "y"}
+    ] // the list
+  }
+  /* the end */
+}
+// after it
+"""
+
+
+COMMENT = r"//.*|/\*.*?\*/"
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_comments_stay(tmp_path: Path, newline: str) -> None:
+    settings = tmp_path / "settings.json"
+    before = COMMENTED.replace("\n", newline)
+    settings.write_text(before, newline="")
+    assert install(settings, "--yes", host="gemini-cli").exit_code == 0
+    written = settings.read_bytes().decode()
+    assert re.findall(COMMENT, written) == re.findall(COMMENT, before)
+    hooks = jsonc.parse(written)["hooks"]
+    assert [len(hooks["BeforeTool"]), len(hooks["AfterTool"])] == [2, 1]
+    assert written.count("\n") == written.count(newline)
+    assert "hooks installed" in run("doctor", "gemini-cli", "--settings", str(settings)).output
+    settings.write_text(written.replace("opus", "other"), newline="")  # so it is not put back
+    run("uninstall", "gemini-cli", "--settings", str(settings), "--yes")
+    assert settings.read_bytes().decode() == before.replace("opus", "other")
+
+
+UNREAD = [
+    ("claude-code", "{} // x", "comment"),
+    ("claude-code", '{"a": 1,}', "trailing comma"),
+    ("codex", "/* x */ {}", "comment"),
+    ("codex", '{"hooks": {},}', "trailing comma"),
+    ("codex", "\ufeff{}", "byte order mark"),
+    ("copilot-cli", "{} // x", "comment"),
+    ("copilot-cli", '{"version": 1,}', "trailing comma"),
+    ("copilot-cli", "\ufeff{}", "byte order mark"),
+    ("gemini-cli", '{"a": [1,]}', "trailing comma"),
+    ("gemini-cli", "\ufeff{}", "byte order mark"),
+]
+"""What keeps a host from using the hooks of a file, without a word."""
+
+
+@pytest.mark.parametrize(("host", "text", "name"), UNREAD)
+def test_settings_that_the_host_does_not_read_are_refused(
+    host: str, text: str, name: str, tmp_path: Path
+) -> None:
+    settings = tmp_path / "settings.json"
+    settings.write_text(f"\n{text}" if text[0] != "\ufeff" else text)
+    before = settings.read_bytes()
+    result = install(settings, "--yes", host=host)
+    assert result.exit_code == 2
+    line = 1 if text[0] == "\ufeff" else 2
+    assert f"{settings}: line {line} has a {name}" in result.output
+    assert settings.read_bytes() == before
+
+
+@pytest.mark.parametrize(("host", "text", "name"), UNREAD)
+def test_doctor_says_that_the_host_does_not_read_them(
+    host: str, text: str, name: str, tmp_path: Path
+) -> None:
+    settings = tmp_path / "settings.json"
+    install(settings, "--yes", host=host)
+    written = settings.read_text()
+    if name == "comment":
+        settings.write_text(f"{written}// x\n")
+    elif name == "trailing comma":
+        settings.write_text(f"{written.rstrip().removesuffix('}')},}}")
+    else:
+        settings.write_text(f"\ufeff{written}")
+    result = run("doctor", host, "--settings", str(settings))
+    assert result.exit_code == 1
+    assert "NOT IN FORCE: line " in result.output
+    assert f"has a {name}" in result.output
+    run("uninstall", host, "--settings", str(settings), "--yes")
+    assert not settings.exists() or "hook_command" not in settings.read_text()
+
+
+def test_a_hook_in_a_comment_is_not_installed(tmp_path: Path) -> None:
+    settings = tmp_path / "settings.json"
+    install(settings, "--yes", host="gemini-cli")
+    lines = settings.read_text().splitlines()
+    settings.write_text("{}\n" + "\n".join(f"// {line}" for line in lines))
+    result = run("doctor", "gemini-cli", "--settings", str(settings))
+    assert "NOT INSTALLED" in result.output
+
+
+def test_a_key_that_is_there_twice_is_said(tmp_path: Path) -> None:
+    settings = tmp_path / "settings.json"
+    ours = {"hooks": [{"type": "command", "command": "policyguard-hook gemini-cli"}]}
+    settings.write_text(
+        '{"hooks": {"Stop": [{"command": "mine.sh"}]}, '
+        f'"hooks": {{"BeforeTool": [{json.dumps(ours)}]}}}}'
+    )
+    before = settings.read_bytes()
+    for result in (
+        install(settings, "--yes", host="gemini-cli"),
+        run("uninstall", "gemini-cli", "--settings", str(settings), "--yes"),
+    ):
+        assert result.exit_code == 2
+        assert "there twice" in result.output
+    assert settings.read_bytes() == before
+
+
+@pytest.mark.parametrize(("host", "text"), [("codex", "{}"), ("copilot-cli", '{"version": 1}')])
+def test_a_file_without_our_hooks_is_not_removed(host: str, text: str, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.json"
+    settings.write_text(text)
+    assert "NOT INSTALLED" in run("doctor", host, "--settings", str(settings)).output
+    run("uninstall", host, "--settings", str(settings), "--yes")
+    assert settings.read_text() == text
 
 
 @pytest.mark.parametrize("host", ["codex", "copilot-cli", "opencode"])
@@ -123,6 +258,13 @@ def test_a_file_of_hooks_alone_is_removed_with_them(host: str, tmp_path: Path) -
     assert settings.exists()
     assert run("uninstall", host, "--settings", str(settings), "--yes").exit_code == 0
     assert not settings.exists()
+
+
+@all_hosts
+def test_a_proof_may_put_in_a_broken_hook(host: str) -> None:
+    """Its command is none of ours."""
+    text = INSTALLATIONS[host].install("", lambda report: f"broken {report}", 0)
+    assert "broken False" in text
 
 
 @all_hosts
@@ -176,7 +318,19 @@ def test_the_diff_is_shown_and_asked_about(tmp_path: Path) -> None:
 
 
 @json_hosts
-@pytest.mark.parametrize("text", ["{", "[]", '{"hooks": []}', '{"hooks": {"PreToolUse": {}}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        "{,}",
+        '{"a": [,]}',
+        '{"a": NaN}',
+        '{\u00a0"a": 1}',
+        '{"hooks": []}',
+        '{"hooks": {"PreToolUse": {}}}',
+    ],
+)
 def test_settings_that_cannot_be_read_stay_as_they_are(
     host: str, tmp_path: Path, text: str
 ) -> None:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp import Client, StdioServerParameters
 
-from policyguard.adapters.installation.mcp import jsonc
+from policyguard.adapters.installation import jsonc
 from policyguard.adapters.installation.mcp.clients import MCP_CLIENTS
 from policyguard.cli import main
 from tests.adapters.mcp.processes import PROBE_SERVER

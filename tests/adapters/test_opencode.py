@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from policyguard import Guard
 from policyguard.adapters.hooks.answer import HookAnswer
 from policyguard.adapters.hooks.hosts import answer_hook
 from policyguard.adapters.installation.opencode import OPENCODE
@@ -48,26 +49,29 @@ def host(sessions: ServedSessions) -> PluginEvents:
     return PluginEvents(sessions)
 
 
+ALLOWED = HookAnswer({"allow": True})
+
+
 def refusal(answer: HookAnswer) -> str:
     assert answer.output is not None
     return str(answer.output["refuse"])
 
 
 def test_a_refused_call_gets_its_reason(host: PluginEvents) -> None:
-    assert host.before("bash", {"command": "ls"}) == NOTHING
+    assert host.before("bash", {"command": "ls"}) == ALLOWED
     assert "the canary stays" in refusal(host.before("delete", {"path": "canary"}))
 
 
 def test_a_missing_file_is_read_twice_only(host: PluginEvents) -> None:
     for _ in range(2):
-        assert host.before("read", {"filePath": "/x"}) == NOTHING
+        assert host.before("read", {"filePath": "/x"}) == ALLOWED
         host.after(error="File not found: /x")
     assert "failed twice" in refusal(host.before("read", {"filePath": "/x"}))
 
 
 def test_a_command_that_fails_twice_is_refused(host: PluginEvents) -> None:
     for _ in range(2):
-        assert host.before("bash", {"command": "cat /x"}) == NOTHING
+        assert host.before("bash", {"command": "cat /x"}) == ALLOWED
         host.after(result="cat: /x: No such file or directory\n", exit_code=1)
     assert "failed twice" in refusal(host.before("bash", {"command": "cat /x"}))
 
@@ -84,7 +88,7 @@ def test_sub_agents_share_the_budget_of_the_main_agent(
     host: PluginEvents, sessions: ServedSessions
 ) -> None:
     for number, child in enumerate(("ses_2", "ses_3")):
-        assert PluginEvents(sessions, child, "ses_1").before("search", {"q": number}) == NOTHING
+        assert PluginEvents(sessions, child, "ses_1").before("search", {"q": number}) == ALLOWED
     refusal(host.before("search", {"q": 2}))
 
 
@@ -98,6 +102,21 @@ def test_a_prompt_begins_a_turn_and_idleness_closes_calls(
     host.before("bash", {"command": "sleep 9"})
     host.send("idle")
     assert not session.in_flight
+
+
+ALLOWS = "echo '{\"allow\": true}'"
+
+
+@pytest.mark.parametrize(("effect", "expected"), [("allow", {"allow": True}), ("block", None)])
+def test_an_event_that_cannot_be_answered_follows_the_policy(
+    policy_file: Path, effect: str, expected: dict[str, bool] | None
+) -> None:
+    with policy_file.open("a") as policy:
+        policy.write(f"on_internal_error: {effect}\n")
+    with Guard.load(policy_file) as guard:
+        answer = answer_hook(ServedSessions(guard), "opencode", b"{}")
+    assert answer.output == expected
+    assert answer.exit_code == (2 if expected is None else 0)
 
 
 DRIVER = """
@@ -132,7 +151,7 @@ def run_plugin(folder: Path, check: str, report: str = "true") -> dict[str, Any]
 
 def test_the_plugin_reports_calls_and_adds_advice(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    check = f"tee -a {log} > {tmp_path / 'none'}"
+    check = f"tee -a {log} > {tmp_path / 'none'}; {ALLOWS}"
     report = f'tee -a {log} > {tmp_path / "none"}; echo \'{{"advice": "stop"}}\''
     assert run_plugin(tmp_path, check, report) == {"ran": True, "output": "out\nstop"}
     before, after = log.read_text().replace("}{", "}\n{").splitlines()
@@ -154,6 +173,11 @@ def test_the_plugin_reports_calls_and_adds_advice(tmp_path: Path) -> None:
         ("exec sleep 9", "does not answer"),
         ("echo what", "no JSON"),
         ("printf '{\"advice\": '", "no JSON"),
+        ("true", "does not allow"),
+        ("echo null", "does not allow"),
+        ("echo '[]'", "does not allow"),
+        ("echo '{\"allow\": 1}'", "does not allow"),
+        ('echo \'{"verdict": "no"}\'', "does not allow"),
     ],
 )
 def test_the_plugin_refuses_what_policyguard_does_not_allow(
@@ -165,4 +189,4 @@ def test_the_plugin_refuses_what_policyguard_does_not_allow(
 
 
 def test_a_report_that_fails_stops_nothing(tmp_path: Path) -> None:
-    assert run_plugin(tmp_path, "true", "exit 1") == {"ran": True, "output": "out"}
+    assert run_plugin(tmp_path, ALLOWS, "exit 1") == {"ran": True, "output": "out"}

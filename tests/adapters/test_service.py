@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import re
@@ -28,19 +29,27 @@ from tests.adapters.running_service import RunningService
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs Unix sockets")
 
+_numbers = itertools.count(1)
 
-def test_a_call_is_checked_and_recorded(service: RunningService) -> None:
-    answer = service.check("s", "read", args={"path": "a"}, call="h1")
+
+@pytest.fixture
+def session() -> str:
+    """The name of a session that no other test has."""
+    return f"session {next(_numbers)}"
+
+
+def test_a_call_is_checked_and_recorded(shared_service: RunningService, session: str) -> None:
+    answer = shared_service.check(session, "read", args={"path": "a"}, call="h1")
     assert (answer["call"], answer["effect"], answer["allowed"]) == ("h1", "allow", True)
-    status, recorded = service.ask("/v1/record", session="s", call="h1", result="text")
+    status, recorded = shared_service.ask("/v1/record", session=session, call="h1", result="text")
     assert status == 200
     assert recorded["text"] == "text"
     assert recorded["outcome"]["ok"]
     assert recorded["counted"]
 
 
-def test_a_refusal_says_why(service: RunningService) -> None:
-    answer = service.check("s", "delete", args={"path": "canary"})
+def test_a_refusal_says_why(shared_service: RunningService, session: str) -> None:
+    answer = shared_service.check(session, "delete", args={"path": "canary"})
     assert not answer["allowed"]
     assert [one["id"] for one in answer["violations"]] == ["rules/keep"]
     assert "the canary stays" in answer["message"]
@@ -63,57 +72,65 @@ def test_answers_are_those_of_a_guard(service: RunningService, policy_file: Path
         assert reported["text"] == recorded.text
 
 
-def test_a_call_that_asks_runs_once_it_is_approved(service: RunningService) -> None:
+def test_a_call_that_asks_runs_once_it_is_approved(
+    shared_service: RunningService, session: str
+) -> None:
     for number in range(2):
-        assert service.check("s", "search", args={"q": str(number)})["allowed"]
-    asked = service.check("s", "search", args={"q": "2"}, call="h2")
+        assert shared_service.check(session, "search", args={"q": str(number)})["allowed"]
+    asked = shared_service.check(session, "search", args={"q": "2"}, call="h2")
     assert asked["effect"] == "ask"
-    status, answer = service.ask("/v1/approve", session="s", call="h2", by="ann")
+    status, answer = shared_service.ask("/v1/approve", session=session, call="h2", by="ann")
     assert (status, answer) == (200, {"approved": True})
-    assert service.check("s", "search", args={"q": "2"}, call="h2")["allowed"]
-    status, problem = service.ask("/v1/approve", session="s", call="h9", by="ann")
+    assert shared_service.check(session, "search", args={"q": "2"}, call="h2")["allowed"]
+    status, problem = shared_service.ask("/v1/approve", session=session, call="h9", by="ann")
     assert status == 404
     assert "check it again" in problem["detail"]
 
 
-def test_a_yes_may_be_remembered_and_taken_back(service: RunningService) -> None:
+def test_a_yes_may_be_remembered_and_taken_back(
+    shared_service: RunningService, session: str
+) -> None:
     for number in range(2):
-        service.check("s", "search", args={"q": number})
-    service.check("s", "search", args={"q": 2}, call="h2")
+        shared_service.check(session, "search", args={"q": number})
+    shared_service.check(session, "search", args={"q": 2}, call="h2")
     fields = {"by": "ann", "remember": "tool", "expires": 600}
-    status, answer = service.ask("/v1/approve", session="s", call="h2", **fields)
+    status, answer = shared_service.ask("/v1/approve", session=session, call="h2", **fields)
     assert (status, answer) == (200, {"approved": True})
-    (grant,) = json.loads(_read(service, "/v1/grants"))
-    status, answer = service.ask("/v1/revoke", id=grant["id"], by="ann")
+    (grant,) = json.loads(_read(shared_service, "/v1/grants"))
+    status, answer = shared_service.ask("/v1/revoke", id=grant["id"], by="ann")
     assert (status, answer) == (200, {"revoked": True})
-    assert json.loads(_read(service, "/v1/grants")) == []
+    assert json.loads(_read(shared_service, "/v1/grants")) == []
 
 
-def test_the_host_sets_and_clears_marks(service: RunningService) -> None:
-    assert not service.check("s", "push")["allowed"]
-    assert service.ask("/v1/mark", session="s", mark="reviewed")[0] == 200
-    assert service.check("s", "push")["allowed"]
-    assert service.ask("/v1/unmark", session="s", mark="reviewed")[0] == 200
-    assert not service.check("s", "push")["allowed"]
-    status, problem = service.ask("/v1/mark", session="s", mark="reviwed")
+def test_the_host_sets_and_clears_marks(shared_service: RunningService, session: str) -> None:
+    assert not shared_service.check(session, "push")["allowed"]
+    assert shared_service.ask("/v1/mark", session=session, mark="reviewed")[0] == 200
+    assert shared_service.check(session, "push")["allowed"]
+    assert shared_service.ask("/v1/unmark", session=session, mark="reviewed")[0] == 200
+    assert not shared_service.check(session, "push")["allowed"]
+    status, problem = shared_service.ask("/v1/mark", session=session, mark="reviwed")
     assert status == 400
     assert "reviewed" in problem["detail"]
 
 
-def test_results_come_back_as_result_rules_leave_them(service: RunningService) -> None:
-    service.check("s", "read", call="h1")
+def test_results_come_back_as_result_rules_leave_them(
+    shared_service: RunningService, session: str
+) -> None:
+    shared_service.check(session, "read", call="h1")
     token = "ghp_" + "a1B2" * 9
     result = {"owner": "ann", "key": token}
-    _, recorded = service.ask("/v1/record", session="s", call="h1", result=result)
+    _, recorded = shared_service.ask("/v1/record", session=session, call="h1", result=result)
     assert token not in json.dumps(recorded)
     assert recorded["result"] == {"owner": "ann", "key": "[secret_github_token]"}
     assert [one["id"] for one in recorded["violations"]] == ["result_rules/keys"]
 
 
-def test_sub_agents_charge_their_parent(service: RunningService) -> None:
-    for number in range(2):
-        assert service.check(f"sub{number}", "search", parent="main", args={"q": number})["allowed"]
-    assert service.check("sub2", "search", parent="main", args={"q": 2})["effect"] == "ask"
+def test_sub_agents_charge_their_parent(shared_service: RunningService, session: str) -> None:
+    effects = [
+        shared_service.check(f"{session}{number}", "search", parent=session, args={"q": number})
+        for number in range(3)
+    ]
+    assert [one["effect"] for one in effects] == ["allow", "allow", "ask"]
 
 
 @pytest.mark.parametrize(
@@ -136,9 +153,9 @@ def test_bad_requests_are_refused(
     assert detail in json.loads(answer)["detail"]
 
 
-def test_a_body_that_is_too_large_is_refused(service: RunningService) -> None:
+def test_a_body_that_is_too_large_is_refused(shared_service: RunningService) -> None:
     body = b'{"session": "%s"}' % (b"x" * 9_000_000)
-    assert post(str(service.socket), "/v1/check", body)[0] == 413
+    assert post(str(shared_service.socket), "/v1/check", body)[0] == 413
 
 
 class RawConnection:
@@ -184,8 +201,8 @@ def raw(path: str, *headers: bytes, version: bytes = b"1.1", **fields: Any) -> t
     return b"\r\n".join([*lines, b"content-length: %d\r\n\r\n" % len(body)]), body
 
 
-def preview(tool: str = "delete", **fields: Any) -> tuple[bytes, bytes]:
-    return raw("/v1/preview", session="s", tool=tool, args={"path": "canary"}, **fields)
+def preview(tool: str = "delete", session: str = "s", **fields: Any) -> tuple[bytes, bytes]:
+    return raw("/v1/preview", session=session, tool=tool, args={"path": "canary"}, **fields)
 
 
 @pytest.mark.parametrize(
@@ -212,66 +229,74 @@ def test_a_request_in_pieces_has_the_same_answer(
     assert others == [whole, whole]
 
 
-def test_requests_sent_at_once_are_answered_in_order(service: RunningService) -> None:
+def test_requests_sent_at_once_are_answered_in_order(
+    shared_service: RunningService, session: str
+) -> None:
     """Of several sessions, of which the first must be opened and so takes the longer way."""
-    service.ask("/v1/sessions", session="open")
-    sessions = ["new", "open", "open", "newer", "open"]
+    shared_service.ask("/v1/sessions", session=session)
+    sessions = [f"new {session}", session, session, f"newer {session}", session]
     requests = [
         raw("/v1/check", session=name, tool="read", args={}, call=f"h{number}")
         for number, name in enumerate(sessions)
     ]
-    with RawConnection(service) as connection:
+    with RawConnection(shared_service) as connection:
         connection.send(b"".join(head + body for head, body in requests))
         answers = [connection.read() for _ in sessions]
     assert [status for status, _ in answers] == [200] * 5
     assert [answer["call"] for _, answer in answers] == [f"h{number}" for number in range(5)]
 
 
-def test_a_client_that_wants_no_more_is_answered_and_let_go(service: RunningService) -> None:
-    service.ask("/v1/sessions", session="s")
+def test_a_client_that_wants_no_more_is_answered_and_let_go(
+    shared_service: RunningService, session: str
+) -> None:
+    shared_service.ask("/v1/sessions", session=session)
     for request_ in (
-        raw("/v1/turn", b"connection: close", session="s"),
-        raw("/v1/turn", session="s", version=b"1.0"),
+        raw("/v1/turn", b"connection: close", session=session),
+        raw("/v1/turn", session=session, version=b"1.0"),
     ):
-        with RawConnection(service) as connection:
+        with RawConnection(shared_service) as connection:
             connection.send(b"".join(request_))
             assert connection.read() == (200, {"ok": True})
             assert connection._socket.recv(1) == b""
 
 
-def test_a_client_that_reads_nothing_is_waited_for(service: RunningService) -> None:
+def test_a_client_that_reads_nothing_is_waited_for(
+    shared_service: RunningService, session: str
+) -> None:
     """Its answers do not pile up in the service, and others go on."""
-    service.ask("/v1/sessions", session="s")
-    requests = b"".join(preview()) * 100_000
-    with RawConnection(service) as connection:
+    shared_service.ask("/v1/sessions", session=session)
+    requests = b"".join(preview(session=session)) * 100_000
+    with RawConnection(shared_service) as connection:
         connection._socket.settimeout(1)
         with pytest.raises(TimeoutError):
             connection._socket.sendall(requests)
-        assert service.ask("/v1/turn", session="s") == (200, {"ok": True})
+        assert shared_service.ask("/v1/turn", session=session) == (200, {"ok": True})
 
 
-def test_a_head_without_end_is_not_read_on(service: RunningService) -> None:
-    with RawConnection(service) as connection:
+def test_a_head_without_end_is_not_read_on(shared_service: RunningService, session: str) -> None:
+    with RawConnection(shared_service) as connection:
         connection._socket.sendall(b"POST /v1/check HTTP/1.1\r\n")
         with suppress(ConnectionError):
             while True:
                 connection._socket.sendall(b"a: %b\r\n" % (b"b" * 10_000))
-    assert service.ask("/v1/turn", session="s") == (200, {"ok": True})
+    assert shared_service.ask("/v1/turn", session=session) == (200, {"ok": True})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"", b"POST /v1/check HTTP/1.1\r\nhos"])
-def test_a_client_that_sends_no_head_is_let_go(service: RunningService, sent: bytes) -> None:
-    with RawConnection(service) as connection:
+def test_a_client_that_sends_no_head_is_let_go(shared_service: RunningService, sent: bytes) -> None:
+    with RawConnection(shared_service) as connection:
         connection._socket.sendall(sent)
         with suppress(ConnectionResetError):
             assert connection._socket.recv(1) == b""
 
 
 @pytest.mark.slow
-def test_a_client_that_sends_no_body_is_told_so(service: RunningService) -> None:
-    head, _ = raw("/v1/check", session="s", tool="t")
-    with RawConnection(service) as connection:
+def test_a_client_that_sends_no_body_is_told_so(
+    shared_service: RunningService, session: str
+) -> None:
+    head, _ = raw("/v1/check", session=session, tool="t")
+    with RawConnection(shared_service) as connection:
         connection.send(head)
         assert connection.read()[0] == 408
 
@@ -296,13 +321,13 @@ def test_a_connection_of_another_user_is_ended(monkeypatch: pytest.MonkeyPatch) 
     assert asyncio.run(connect()) == b""
 
 
-def test_the_socket_is_private(service: RunningService) -> None:
-    assert stat.S_IMODE(service.socket.stat().st_mode) == 0o600
-    assert stat.S_IMODE(service.socket.parent.stat().st_mode) == 0o700
+def test_the_socket_is_private(shared_service: RunningService) -> None:
+    assert stat.S_IMODE(shared_service.socket.stat().st_mode) == 0o600
+    assert stat.S_IMODE(shared_service.socket.parent.stat().st_mode) == 0o700
 
 
-def test_a_second_service_at_the_same_socket_does_not_start(service: RunningService) -> None:
-    run = subprocess.run(service._command, capture_output=True, text=True, check=False)
+def test_a_second_service_at_the_same_socket_does_not_start(shared_service: RunningService) -> None:
+    run = subprocess.run(shared_service._command, capture_output=True, text=True, check=False)
     assert run.returncode == 2
     assert "runs at" in run.stderr
 
@@ -320,21 +345,25 @@ def test_after_a_crash_the_next_service_goes_on(service: RunningService) -> None
     assert (status, recorded["counted"]) == (200, True)
 
 
-def test_a_repeated_check_of_another_call_is_refused(service: RunningService) -> None:
-    service.check("s", "search", args={"q": 1}, call="h1")
-    status, problem = service.ask(
-        "/v1/check", session="s", tool="delete", args={"path": "x"}, call="h1", retry=True
+def test_a_repeated_check_of_another_call_is_refused(
+    shared_service: RunningService, session: str
+) -> None:
+    shared_service.check(session, "search", args={"q": 1}, call="h1")
+    status, problem = shared_service.ask(
+        "/v1/check", session=session, tool="delete", args={"path": "x"}, call="h1", retry=True
     )
     assert status == 400
     assert "in flight" in problem["detail"]
 
 
-def test_clients_at_once_never_overshoot_a_budget(service: RunningService) -> None:
+def test_clients_at_once_never_overshoot_a_budget(
+    shared_service: RunningService, session: str
+) -> None:
     allowed: list[str] = []
 
     def ask(client: int) -> None:
         for number in range(5):
-            answer = service.check("s", "search", args={"q": f"{client}.{number}"})
+            answer = shared_service.check(session, "search", args={"q": f"{client}.{number}"})
             allowed.extend([answer["call"]] if answer["allowed"] else [])
 
     threads = [threading.Thread(target=ask, args=(client,)) for client in range(8)]
@@ -443,6 +472,14 @@ print(*sorted(set(sys.modules) - before))
     )
     loaded = {name for name in run.stdout.split() if not name.startswith(("policyguard", "_"))}
     assert loaded <= {"os", "os.path", "stat", "posixpath", "genericpath", "time"}, loaded
+
+
+def test_a_service_starts_without_the_compiler() -> None:
+    """Its policy is cached, and a hook may wait for it."""
+    code = "import policyguard.adapters.service.server, sys; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"policyguard.compiler.pipeline", "policyguard.lint", "celpy", "jsonschema", "yaml"}
+    assert not heavy & {*run.stdout.split()}
 
 
 def test_no_service_is_said_so(tmp_path: Path) -> None:

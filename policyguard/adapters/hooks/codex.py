@@ -1,4 +1,4 @@
-"""Codex: command hooks (tested with 0.169.0).
+"""Codex: command hooks (tested with 0.171.0).
 
 Its events are like Claude Code's, but it takes a denial and its reason only: any other key beside
 them lets the call run. Sub-agents are sessions of their own whose parent is the main agent's.

@@ -24,6 +24,9 @@ HOSTS: dict[str, Answerer] = {
     opencode.NAME: opencode.answer,
 }
 
+_ALLOWING = {opencode.NAME: opencode.ALLOWED.output}
+"""What allows a call, where saying nothing does not."""
+
 
 def answer_hook(sessions: ServedSessions, host: str, body: bytes) -> HookAnswer:
     """Answer a host's event; one that cannot be read or answered refuses the call.
@@ -43,4 +46,6 @@ def answer_hook(sessions: ServedSessions, host: str, body: bytes) -> HookAnswer:
             warn(reason)
         else:
             log_failure(f"a hook event of {host} was not answered")
-        return HookAnswer(error=reason) if sessions.allows_on_error else refuse(reason)
+        if not sessions.allows_on_error:
+            return refuse(reason)
+        return HookAnswer(_ALLOWING.get(host), error=reason)

@@ -13,6 +13,9 @@ NAME = "opencode"
 
 _USER = "the user of OpenCode"
 
+ALLOWED = HookAnswer({"allow": True})
+"""A call runs for nothing else: an answer that is lost refuses."""
+
 
 def answer(sessions: ServedSessions, event: dict[str, Any]) -> HookAnswer:
     """Answer an event. Raises `KeyError` and `TypeError` for what is not one."""
@@ -23,7 +26,7 @@ def answer(sessions: ServedSessions, event: dict[str, Any]) -> HookAnswer:
     match event["event"]:
         case "before":
             decision = sessions.check(session, event["tool"], event["args"], event["call"])
-            return NO_OPINION if decision.allowed else HookAnswer({"refuse": decision.message})
+            return ALLOWED if decision.allowed else HookAnswer({"refuse": decision.message})
         case "after":
             return _record(sessions, session, event)
         case "prompt":

@@ -6,7 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from policyguard.adapters.installation.hook_entries import add_entries, remove_entries
+from policyguard.adapters.installation.hook_entries import (
+    add_entries,
+    block_on_failure,
+    remove_entries,
+    require_plain,
+)
 from policyguard.adapters.installation.settings import Installation
 
 _TIMEOUT = 20
@@ -33,13 +38,14 @@ def _default_file() -> Path:
 def _install(text: str, command: Callable[[bool], str], wait: int) -> str:
     entries: dict[str, dict[str, Any]] = {}
     for event, only_reports in _EVENTS.items():
+        line = command(only_reports)
         hook: dict[str, Any] = {
             "type": "command",
-            "command": command(only_reports),
+            "command": line if only_reports else block_on_failure(line, wait),
             "timeout": _TIMEOUT if only_reports else _TIMEOUT + wait,
         }
         if not only_reports:
-            hook["onFailure"] = "block"  # else a call runs whose hook crashes or hangs
+            hook["onFailure"] = "block"  # of a shell that fails; before 2.1.295 it is ignored
         matcher = {"matcher": "*"} if "Tool" in event else {}
         entries[event] = {**matcher, "hooks": [hook]}
     return add_entries(text, entries)
@@ -50,5 +56,6 @@ CLAUDE_CODE = Installation(
     _default_file,
     _install,
     remove_entries,
-    ("start Claude Code anew; before 2.1.295 it lets calls run whose hook fails",),
+    require_plain("Claude Code", "byte order mark"),
+    ("start Claude Code anew",),
 )

@@ -10,8 +10,10 @@ from policyguard.adapters.installation.hook_entries import (
     add_entries,
     build_entries,
     remove_entries,
+    require_plain,
 )
-from policyguard.adapters.installation.settings import Installation, parse_json
+from policyguard.adapters.installation.jsonc import find_extensions, parse
+from policyguard.adapters.installation.settings import Installation
 
 _TIMEOUT = 20
 """Seconds; a hook answers long before, if only to refuse."""
@@ -39,7 +41,7 @@ def _install(text: str, command: Callable[[bool], str], wait: int) -> str:
 
 def _uninstall(text: str) -> str:
     rest = remove_entries(text)
-    return rest if parse_json(rest) else ""
+    return rest if rest == text or parse(rest) or find_extensions(rest) else ""
 
 
 CODEX = Installation(
@@ -47,6 +49,7 @@ CODEX = Installation(
     _default_file,
     _install,
     _uninstall,
+    require_plain("Codex"),
     (
         "trust the hooks with `/hooks` in Codex: it skips those that were not reviewed, silently",
         "codex features disable unified_exec_tty   # what is typed into a shell fires no hook",

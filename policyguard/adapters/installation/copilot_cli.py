@@ -11,8 +11,11 @@ from policyguard.adapters.installation.hook_entries import (
     add_entries,
     block_on_failure,
     remove_entries,
+    require_plain,
 )
-from policyguard.adapters.installation.settings import Installation, format_json, parse_json
+from policyguard.adapters.installation.jsonc import find_extensions, has_value, parse
+from policyguard.adapters.installation.jsonc_edits import append_member
+from policyguard.adapters.installation.settings import Installation, format_json
 
 _TIMEOUT = 20
 """Seconds; a hook answers long before, if only to refuse."""
@@ -45,14 +48,24 @@ def _install(text: str, command: Callable[[bool], str], wait: int) -> str:
             "bash": line if only_reports else block_on_failure(line, wait),
             "timeoutSec": _TIMEOUT if only_reports else _TIMEOUT + wait,
         }
-    return format_json({**_VERSION, **parse_json(add_entries(text, entries))})
+    if not has_value(text):
+        text += format_json(_VERSION)
+    elif "version" not in parse(text):
+        text = append_member(text, _VERSION)
+    return add_entries(text, entries)
 
 
 def _uninstall(text: str) -> str:
     rest = remove_entries(text)
-    return "" if parse_json(rest) in ({}, _VERSION) else rest
+    is_kept = rest == text or parse(rest) not in ({}, _VERSION) or find_extensions(rest)
+    return rest if is_kept else ""
 
 
 COPILOT_CLI = Installation(
-    "Copilot CLI", _default_file, _install, _uninstall, ("start Copilot CLI anew",)
+    "Copilot CLI",
+    _default_file,
+    _install,
+    _uninstall,
+    require_plain("Copilot CLI"),
+    ("start Copilot CLI anew",),
 )

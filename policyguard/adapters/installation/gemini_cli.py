@@ -9,6 +9,7 @@ from policyguard.adapters.installation.hook_entries import (
     add_entries,
     build_entries,
     remove_entries,
+    require_plain,
 )
 from policyguard.adapters.installation.settings import Installation
 
@@ -36,5 +37,10 @@ def _install(text: str, command: Callable[[bool], str], wait: int) -> str:
 
 
 GEMINI_CLI = Installation(
-    "Gemini CLI", _default_file, _install, remove_entries, ("start Gemini CLI anew",)
+    "Gemini CLI",
+    _default_file,
+    _install,
+    remove_entries,
+    require_plain("Gemini CLI", "comment"),
+    ("start Gemini CLI anew",),
 )

@@ -10,12 +10,9 @@ import shutil
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from policyguard.adapters.installation.settings import (
-    SettingsError,
-    format_json,
-    is_ours,
-    parse_json,
-)
+from policyguard.adapters.installation.jsonc import find_extensions, has_value, parse
+from policyguard.adapters.installation.jsonc_edits import append_item, has_comments, remove_at
+from policyguard.adapters.installation.settings import SettingsError, format_json, is_ours
 
 _COMMANDS = ("command", "bash")
 """The keys under which hosts name a hook's command."""
@@ -61,46 +58,93 @@ def build_entries(
     return entries
 
 
-def add_entries(text: str, entries: dict[str, dict[str, Any]]) -> str:
-    """Return settings with an entry of ours for each event. Raises `SettingsError`."""
-    settings = parse_json(remove_entries(text))
-    hooks = settings.setdefault("hooks", {})
-    for event, entry in entries.items():
-        _entries_of(hooks, event).append(entry)
-    return format_json(settings)
+def require_plain(title: str, *accepted: str) -> Callable[[str], None]:
+    """Return a check of settings: raises `SettingsError` for what a host does not read.
+
+    Hosts use no hook of a file that has something else than JSON in it, and most say nothing.
+    `accepted` are the names of those extensions of JSON that the host reads.
+    """
+
+    def check(text: str) -> None:
+        parse(text)
+        for found in find_extensions(text):
+            if found.name not in accepted:
+                raise SettingsError(
+                    f"line {found.line} has a {found.name}, for which {title} would use no hook "
+                    "of the file; remove it first"
+                )
+
+    return check
 
 
-def remove_entries(text: str) -> str:
-    """Return settings without our entries; as they are if they have none.
+def add_entries(text: str, entries: Mapping[str, Any]) -> str:
+    """Return settings with an entry of ours for each event; all else keeps its form.
 
     Raises `SettingsError`.
     """
-    settings = parse_json(text)
+    text = remove_entries(text)
+    if not has_value(text):
+        return text + format_json({"hooks": {event: [entry] for event, entry in entries.items()}})
+    for event, entry in entries.items():
+        text = append_item(text, ("hooks", event), entry)
+    return text
+
+
+def remove_entries(text: str) -> str:
+    """Return settings without our entries; all else keeps its form.
+
+    Raises `SettingsError`.
+    """
+    before = _hooks_of_others(parse(text))
+    while (path := _find_ours(text)) is not None:
+        text = remove_at(text, path)
+    if _hooks_of_others(parse(text)) != before:
+        raise SettingsError(_DUPLICATES)
+    return text
+
+
+_DUPLICATES = "a key of `hooks` is there twice, or `hooks` itself; mend the settings first"
+
+
+def _find_ours(text: str) -> list[str | int] | None:
+    """Return the path of an entry of ours, or of our hook in an entry that has others."""
+    for event, entries in _events_of(parse(text)).items():
+        for at, entry in enumerate(entries):
+            if _is_our_hook(entry):
+                return ["hooks", event, at]
+            inner = entry.get("hooks")
+            ours = [*map(_is_our_hook, inner)] if isinstance(inner, list) else []
+            if any(ours):
+                path: list[str | int] = ["hooks", event, at]
+                is_whole = all(ours) and not has_comments(text, path)
+                return path if is_whole else [*path, "hooks", ours.index(True)]
+    return None
+
+
+def _events_of(settings: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     hooks = settings.get("hooks", {})
     if not isinstance(hooks, dict):
         raise SettingsError("`hooks` is not an object; mend the settings first")
-    for event in [*hooks]:
-        hooks[event] = [*filter(_keeps_others, _entries_of(hooks, event))]
-        if not hooks[event]:
-            del hooks[event]
-    if "hooks" in settings and not hooks:
-        del settings["hooks"]
-    return text if settings == parse_json(text) else format_json(settings)
+    for event, entries in hooks.items():
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise SettingsError(
+                f"`hooks.{event}` is not a list of objects; mend the settings first"
+            )
+    return hooks
 
 
-def _entries_of(hooks: dict[str, Any], event: str) -> list[dict[str, Any]]:
-    entries = hooks.setdefault(event, [])
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise SettingsError(f"`hooks.{event}` is not a list of objects; mend the settings first")
-    return entries
-
-
-def _keeps_others(entry: dict[str, Any]) -> bool:
-    """Take our hooks out of an entry; returns whether others remain."""
-    if not isinstance(entry.get("hooks"), list):
-        return not _is_our_hook(entry)
-    entry["hooks"] = [hook for hook in entry["hooks"] if not _is_our_hook(hook)]
-    return bool(entry["hooks"])
+def _hooks_of_others(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings without our hooks, and without what holds no hook."""
+    events: dict[str, list[dict[str, Any]]] = {}
+    for event, entries in _events_of(settings).items():
+        for entry in entries:
+            inner = entry.get("hooks")
+            if isinstance(inner, list):
+                kept = [hook for hook in inner if not _is_our_hook(hook)]
+                events.setdefault(event, []).extend([{**entry, "hooks": kept}] if kept else [])
+            elif not _is_our_hook(entry):
+                events.setdefault(event, []).append(entry)
+    return {**settings, "hooks": {event: entries for event, entries in events.items() if entries}}
 
 
 def _is_our_hook(hook: object) -> bool:

@@ -34,4 +34,6 @@ def _uninstall(text: str) -> str:
     return "" if text.startswith(_OURS) else text
 
 
-OPENCODE = Installation("OpenCode", _default_file, _install, _uninstall, ("start OpenCode anew",))
+OPENCODE = Installation(
+    "OpenCode", _default_file, _install, _uninstall, lambda _: None, ("start OpenCode anew",)
+)

@@ -1,6 +1,5 @@
 // policyguard's plugin for OpenCode, written by `policyguard hook install opencode`.
-// It asks policyguard-hook before each call of a tool. A throw refuses the call: no answer, none in time, and one that
-// is no JSON all throw.
+// It asks policyguard-hook before each call of a tool. A throw refuses the call: all throws but an answer that allows it.
 import { spawn } from "node:child_process"
 
 const CHECK = "{{check}}"
@@ -57,7 +56,7 @@ export const Policyguard = async ({ client, directory }) => {
       await reports
       const call = { call: input.callID, tool: input.tool, args: output.args }
       const answer = await run(CHECK, { ...(await describe(input.sessionID)), event: "before", ...call })
-      if (answer.refuse) throw new Error(answer.refuse)
+      if (answer?.allow !== true) throw new Error(answer?.refuse || "policyguard: the hook does not allow the call")
       running.set(input.callID, call)
     },
     "tool.execute.after": async (input, output) => {

@@ -21,13 +21,15 @@ from policyguard.adapters.installation.settings import (
 class ChangeRecord(msgspec.Struct, frozen=True):
     """One change: the lines before and after it.
 
-    Of a rewritten entry also its path, and its members as they were.
+    Of a rewritten entry also its path, and its members as they were. `was_empty` is for a file that
+    was there without a text.
     """
 
     path: tuple[str, ...]
     members: dict[str, Any]
     before: str
     after: str
+    was_empty: bool = False
 
 
 Records = tuple[ChangeRecord, ...]
@@ -46,8 +48,8 @@ def record_change(
     most = min(len(before), len(after)) - start
     while end < most and before[-1 - end] == after[-1 - end]:
         end += 1
-    lines = ("".join(side[start : len(side) - end]) for side in (before, after))
-    return ChangeRecord(path, members, *lines)
+    old, new = ("".join(side[start : len(side) - end]) for side in (before, after))
+    return ChangeRecord(path, members, old, new)
 
 
 def undo(text: str, record: ChangeRecord) -> str | None:

@@ -16,7 +16,7 @@ from policyguard.adapters.client import hook_command
 from policyguard.model.errors import PolicyguardError
 from policyguard.store.paths import absolute_store
 
-MARKS = ("policyguard-hook", "hook_command.py")
+_MARKS = ("policyguard-hook", "hook_command.py")
 """What the commands of our entries contain, by which they are found again."""
 
 
@@ -30,14 +30,15 @@ class Installation(NamedTuple):
     `default_file` is where the host reads its user's settings. `install` takes the settings' text
     ("" if there is no file), the command of an entry, by whether it only reports, and for how many
     seconds a call may wait for a person; `uninstall` takes the text; without any the file is
-    removed. Both raise `SettingsError`. `next_steps` are
-    what the user still has to do.
+    removed. `check` takes the text of a file that is there: does the host read it? The three raise
+    `SettingsError`. `next_steps` are what the user still has to do.
     """
 
     title: str
     default_file: Callable[[], Path]
     install: Callable[[str, Callable[[bool], str], int], str]
     uninstall: Callable[[str], str]
+    check: Callable[[str], None]
     next_steps: tuple[str, ...]
 
 
@@ -66,18 +67,7 @@ def resolve_policies(policies: list[str]) -> list[str]:
 
 def is_ours(command: object) -> bool:
     """Whether an entry's command is one that `hook install` wrote."""
-    return isinstance(command, str) and any(mark in command for mark in MARKS)
-
-
-def parse_json(text: str) -> dict[str, Any]:
-    """Return the object in a settings file. Raises `SettingsError`."""
-    try:
-        document = json.loads(text or "{}")
-    except ValueError as error:
-        raise SettingsError(f"the settings are not JSON ({error}); mend them first") from None
-    if not isinstance(document, dict):
-        raise SettingsError("the settings are not a JSON object; mend them first")
-    return document
+    return isinstance(command, str) and any(mark in command for mark in _MARKS)
 
 
 def format_json(document: dict[str, Any]) -> str:
@@ -108,14 +98,16 @@ def show_change(file: Path, before: str, after: str) -> str:
     return "".join(lines)
 
 
-def write_settings(file: Path, text: str) -> None:
+def write_settings(file: Path, text: str, *, is_kept: bool = False) -> None:
     """Replace a settings file at once, and keep its mode; remove one that has no text.
+
+    With `is_kept` it stays, empty.
 
     Raises `SettingsError`.
     """
     target = file.resolve()  # a link stays one
     try:
-        if not text:
+        if not text and not is_kept:
             target.unlink(missing_ok=True)
             return
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -71,16 +71,21 @@ async def read_lines(
 
 
 async def open_input(pipe: Any) -> asyncio.StreamReader:
-    """Return a reader of a pipe of this process."""
+    """Return a reader of a pipe of this process. Raises `OSError` if it is a file."""
     reader = asyncio.StreamReader(limit=_CHUNK)
-    await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), pipe
-    )
+    loop = asyncio.get_running_loop()
+    try:
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+    except ValueError:
+        raise OSError("standard input is a file; the proxy needs a pipe from a client") from None
     return reader
 
 
 async def open_output(pipe: Any) -> asyncio.StreamWriter:
-    """Return a writer to a pipe of this process."""
+    """Return a writer to a pipe of this process. Raises `OSError` if it is a file."""
     loop = asyncio.get_running_loop()
-    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, pipe)
+    try:
+        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, pipe)
+    except ValueError:
+        raise OSError("standard output is a file; the proxy needs a pipe to a client") from None
     return asyncio.StreamWriter(transport, protocol, None, loop)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from policyguard.adapters.installation.claude_code import CLAUDE_CODE
@@ -37,14 +36,6 @@ def _spawn(*, background: bool) -> list[Step]:
     return [[ToolCall("Agent", {**task, "run_in_background": background})]]
 
 
-def _shorten(settings: str) -> str:
-    document = json.loads(settings)
-    for entry in document["hooks"]["PreToolUse"]:
-        for hook in entry["hooks"]:
-            hook["timeout"] = 2
-    return json.dumps(document)
-
-
 CLAUDE_CODE_RUNNER = HostRunner(
-    "claude", CLAUDE_CODE, lambda place: place / "settings.json", _prepare, _scripts, _shorten
+    "claude", CLAUDE_CODE, lambda place: place / "settings.json", _prepare, _scripts
 )

@@ -61,5 +61,4 @@ CODEX_RUNNER = HostRunner(
     lambda place: place / "home" / ".codex" / "hooks.json",
     _prepare,
     _scripts,
-    lambda settings: settings,
 )

@@ -46,5 +46,4 @@ COPILOT_CLI_RUNNER = HostRunner(
     lambda place: place / "home" / ".copilot" / "hooks" / "policyguard.json",
     _prepare,
     _scripts,
-    lambda settings: settings,
 )

@@ -40,5 +40,4 @@ GEMINI_CLI_RUNNER = HostRunner(
     lambda place: place / "home" / ".gemini" / "settings.json",
     _prepare,
     _scripts,
-    lambda settings: settings,
 )

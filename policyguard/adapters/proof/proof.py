@@ -49,8 +49,7 @@ class HostRunner(NamedTuple):
 
     `program` is its command. `prepare` returns the arguments and environment of a run, from the
     workplace and the model's port; it may write more settings. `scripts` are the ways in which the
-    agent tries to delete the canary, by their names, from the canary's path. `shorten` returns the
-    settings with a hook's time limit that a proof can wait for.
+    agent tries to delete the canary, by their names, from the canary's path.
     """
 
     program: str
@@ -58,7 +57,6 @@ class HostRunner(NamedTuple):
     settings: Callable[[Path], Path]
     prepare: Callable[[Workplace, int], tuple[list[str], dict[str, str]]]
     scripts: Callable[[Path], dict[str, Script]]
-    shorten: Callable[[str], str]
 
 
 class ProofResult(NamedTuple):
@@ -139,8 +137,7 @@ class _Proof(NamedTuple):
 
         work.settings.parent.mkdir(parents=True, exist_ok=True)
         if broken != _NO_HOOK:
-            text = self.runner.installation.install("", command, 0)
-            work.settings.write_text(self.runner.shorten(text) if broken else text)
+            work.settings.write_text(self.runner.installation.install("", command, 0))
         attempts: list[Step] = []
         script_of = self.runner.scripts(canary)[script]
 

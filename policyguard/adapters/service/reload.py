@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 
 from policyguard.compiler import CompiledPolicy, compile_policy
 from policyguard.compiler.inputs import Inputs
-from policyguard.compiler.pipeline import policy_error
 from policyguard.guard.guard import Guard
 from policyguard.guard.host_log import warn
-from policyguard.lint.linter import lint_paths
 from policyguard.model.diagnostic import PolicyError
 
 if TYPE_CHECKING:
@@ -91,6 +89,10 @@ class PolicyReload:
 
     def _check(self, digest: str) -> CompiledPolicy | str:
         """Lint and compile the policy; returns it, or why it cannot be loaded."""
+        # Only here: a service whose policy is cached starts without the compiler and its linter.
+        from policyguard.compiler.pipeline import policy_error
+        from policyguard.lint.linter import lint_paths
+
         files = [Path(policy) for policy in self._policies if Path(policy).is_file()]
         if files:
             errors = [found for found in lint_paths(files).diagnostics if found.severity == "error"]

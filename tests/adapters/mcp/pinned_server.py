@@ -1,6 +1,7 @@
 """A server whose tools are what a file says: `python pinned_server.py FILE`.
 
-The file has lists of tools; each `tools/list` takes the next one, and the last stays.
+The file has lists of tools; each `tools/list` takes the next one, and the last stays. It has no
+SDK, for that takes a second to import.
 """
 
 from __future__ import annotations
@@ -10,34 +11,44 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import anyio
-import mcp_types as types
-from mcp.server import Server
-from mcp.server.stdio import stdio_server
-
 LISTS: list[list[dict[str, Any]]] = json.loads(Path(sys.argv[1]).read_text())
+IDENTITY = {
+    "capabilities": {"tools": {}},
+    "serverInfo": {"name": "pinned", "version": "1"},
+}
+COMPLETE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+"""What later protocols want of a result, and earlier ones pass over."""
 
 
-async def list_tools(_: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+def list_tools(params: dict[str, Any]) -> dict[str, Any]:
     """Return a page of one tool of the list that is next."""
-    at = int(params.cursor) if params is not None and params.cursor else 0
+    at = int(params.get("cursor") or 0)
     tools = LISTS[0]
     is_last = at + 1 >= len(tools)
     if is_last and len(LISTS) > 1:
         LISTS.pop(0)
-    page = [types.Tool.model_validate(tool) for tool in tools[at : at + 1]]
-    return types.ListToolsResult(tools=page, next_cursor=None if is_last else str(at + 1))
+    return {"tools": tools[at : at + 1], **({} if is_last else {"nextCursor": str(at + 1)})}
 
 
-async def call_tool(_: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-    """Return the tool's name."""
-    return types.CallToolResult(content=[types.TextContent(text=params.name)])
+def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+    if method == "initialize":
+        return {"protocolVersion": params["protocolVersion"], **IDENTITY}
+    if method == "server/discover":
+        return {"supportedVersions": ["2026-07-28"], **IDENTITY}
+    if method == "tools/list":
+        return list_tools(params)
+    if method == "tools/call":
+        return {"content": [{"type": "text", "text": params["name"]}]}
+    return None
 
 
-async def main() -> None:
-    server = Server("pinned", version="1", on_list_tools=list_tools, on_call_tool=call_tool)
-    async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
-
-
-anyio.run(main)
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message or "method" not in message:
+        continue
+    result = answer(message["method"], message.get("params") or {})
+    found = {"error": {"code": -32601, "message": "no such method"}}
+    if result is not None:
+        found = {"result": {**COMPLETE, **result}}
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], **found}) + "\n")
+    sys.stdout.flush()

@@ -1,12 +1,13 @@
-"""Pins from end to end: a server of the SDK is pinned, changes, and is judged by the proxy."""
+"""Pins from end to end: a server is pinned, changes, and is judged by the proxy."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from mcp import Client, StdioServerParameters
 from policyguard.cli import main
 from policyguard.pins.lock import EMPTY_LOCK, PinnedServer, PinnedTool, format_lock, read_lock
 from tests.adapters.mcp.observed import MODERN
-from tests.adapters.mcp.processes import PROXY, serve_proxy
+from tests.adapters.mcp.processes import PROXY, serve_probe, serve_proxy
 from tests.adapters.mcp.test_calls import Peers, play
 
 __all__ = ["play"]
@@ -39,6 +40,7 @@ extends: [core]
 pins: {finds: [prompt_injection]}
 """
 Tools = list[dict[str, Any]]
+leaves_a_pipe_open = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 
 class Setup:
@@ -74,6 +76,13 @@ class Setup:
 @pytest.fixture
 def setup(tmp_path: Path) -> Setup:
     return Setup(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def probe_server() -> Iterator[str]:
+    """The address of a server of the SDK, which no test here changes."""
+    with serve_probe() as address:
+        yield address
 
 
 def test_a_server_is_pinned_and_compared(setup: Setup) -> None:
@@ -117,6 +126,7 @@ def test_several_servers_share_a_lock(setup: Setup) -> None:
     assert setup.run("diff", [READ]).exit_code == 0
 
 
+@leaves_a_pipe_open
 @pytest.mark.parametrize(
     ("command", "options", "words"),
     [
@@ -130,15 +140,18 @@ def test_several_servers_share_a_lock(setup: Setup) -> None:
 def test_a_server_that_does_not_answer_is_an_error(
     command: list[str], options: list[str], words: str, setup: Setup
 ) -> None:
-    line = ["mcp", "pin", "--policy", str(setup.policy), *options, "--", *command]
-    # In a process of its own: the SDK leaves a pipe open to a server that has ended.
-    result = subprocess.run(
-        [sys.executable, "-m", "policyguard", *line], capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 2
+    result = fail_to_pin("--policy", str(setup.policy), *options, "--", *command)
     assert words in result.stderr
-    assert "Traceback" not in result.stderr
     assert not setup.lock.exists()
+
+
+def fail_to_pin(*line: str) -> Result:
+    """Pin the tools of a server that cannot be asked."""
+    result = CliRunner().invoke(main, ["mcp", "pin", *line])
+    gc.collect()  # the SDK leaves a pipe open to a server that has ended; no other test shall see
+    assert isinstance(result.exception, SystemExit)  # and no other error
+    assert result.exit_code == 2
+    return result
 
 
 ENDLESS = """\
@@ -161,6 +174,7 @@ for line in sys.stdin:
 """
 
 
+@leaves_a_pipe_open
 @pytest.mark.parametrize(
     ("page", "words"),
     [
@@ -175,18 +189,13 @@ for line in sys.stdin:
         ("json.loads('[' * 500 + ']' * 500)", "answer cannot be read: recursion limit exceeded"),
     ],
 )
-def test_a_list_without_an_end_is_an_error(page: str, words: str, setup: Setup) -> None:
+def test_a_list_without_an_end_is_an_error(
+    page: str, words: str, setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script = setup.folder / "endless.py"
     script.write_text(ENDLESS.replace("PAGE", page))
-    command = ["mcp", "pin", "--policy", "core", "--server", "a", "--", sys.executable, str(script)]
-    result = subprocess.run(
-        [sys.executable, "-m", "policyguard", *command],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=setup.folder,
-    )
-    assert result.returncode == 2
+    monkeypatch.chdir(setup.folder)
+    result = fail_to_pin("--policy", "core", "--server", "a", "--", sys.executable, str(script))
     assert words in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
@@ -217,9 +226,9 @@ def test_a_changed_tool_is_blocked(setup: Setup, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["legacy", MODERN])
-def test_pins_hold_over_http(setup: Setup, http_server: str, mode: str) -> None:
+def test_pins_hold_over_http(setup: Setup, probe_server: str, mode: str) -> None:
     named = ["--policy", str(setup.policy), "--server", "probe"]
-    pinned = CliRunner().invoke(main, ["mcp", "pin", *named, "--yes", http_server])
+    pinned = CliRunner().invoke(main, ["mcp", "pin", *named, "--yes", probe_server])
     assert pinned.exit_code == 0, pinned.output
     lock = read_lock(setup.lock.read_bytes())
     tools = {**lock.servers["probe"].tools}
@@ -237,7 +246,7 @@ def test_pins_hold_over_http(setup: Setup, http_server: str, mode: str) -> None:
                 assert (await client.call_tool(tool, arguments)).is_error
             assert not (await client.call_tool("list_cancelled", {})).is_error
 
-    with serve_proxy(str(setup.policy), http_server) as address:
+    with serve_proxy(str(setup.policy), probe_server) as address:
         anyio.run(story)
 
 
@@ -481,9 +490,9 @@ def test_the_server_is_asked_before_the_first_call(
 
 
 @pytest.mark.parametrize("mode", ["legacy", MODERN])
-def test_the_server_is_asked_over_http(setup: Setup, http_server: str, mode: str) -> None:
+def test_the_server_is_asked_over_http(setup: Setup, probe_server: str, mode: str) -> None:
     """The client lists nothing, as one that goes on after the proxy has started anew."""
-    line = ["mcp", "pin", "--policy", str(setup.policy), "--server", "probe", "--yes", http_server]
+    line = ["mcp", "pin", "--policy", str(setup.policy), "--server", "probe", "--yes", probe_server]
     assert CliRunner().invoke(main, line).exit_code == 0
 
     async def run(address: str) -> None:
@@ -493,7 +502,7 @@ def test_the_server_is_asked_over_http(setup: Setup, http_server: str, mode: str
             result = await client.session.send_request(request, types.CallToolResult)
             assert not result.is_error, result
 
-    with serve_proxy(str(setup.policy), http_server) as address:
+    with serve_proxy(str(setup.policy), probe_server) as address:
         anyio.run(run, address)
 
 

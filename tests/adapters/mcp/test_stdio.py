@@ -271,6 +271,25 @@ def test_a_command_that_is_not_there(tmp_path: Path, policy: str) -> None:
     assert ended.stdout == ""
 
 
+@pytest.mark.parametrize("name", ["input", "output"])
+def test_a_file_is_no_client(tmp_path: Path, policy: str, name: str) -> None:
+    file = tmp_path / "file"
+    file.write_text("{}\n")
+    command = [sys.executable, "-m", "policyguard", "mcp", "--policy", policy, "--", "cat"]
+    with file.open("r+") as opened:
+        done = subprocess.run(
+            command,
+            stdin=opened if name == "input" else subprocess.DEVNULL,
+            stdout=opened if name == "output" else subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert f"standard {name} is a file" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_lines_that_are_no_message_do_not_fill_the_log(connect: Connect) -> None:
     answer = '{"jsonrpc": "2.0", "id": $ID, "result": {"content": []}}'
     with connect() as client:

@@ -34,7 +34,7 @@ class McpClient(NamedTuple):
             from policyguard.adapters.installation.mcp import toml
 
             return toml.parse
-        from policyguard.adapters.installation.mcp import jsonc
+        from policyguard.adapters.installation import jsonc
 
         return jsonc.parse
 
@@ -45,7 +45,7 @@ class McpClient(NamedTuple):
             from policyguard.adapters.installation.mcp import toml
 
             return toml.set_members
-        from policyguard.adapters.installation.mcp import jsonc
+        from policyguard.adapters.installation import jsonc
 
         return jsonc.set_members
 

@@ -26,8 +26,11 @@ NO_PINS: Mapping[PinKind, str] = MappingProxyType({})
 UNRECORDED_ARGS: dict[str, Any] = {}
 """Stands for arguments that were not kept: in a journal, or of too many unreported calls."""
 CONTENT_MARK = "+"
-FAILED_MARK = "!"
 """Marks a result that says nothing against what was done before it."""
+FAILED_MARK = "!"
+"""Marks the result of a failure."""
+FLAGGED_MARK = "~"
+"""Marks a result that is flagged as bringing nothing new."""
 NOTHING_MARK = "?"
 """Marks a result that found nothing, without the words of its call."""
 ECHO_MARK = "="
@@ -58,6 +61,19 @@ class WindowEntry(msgspec.Struct, eq=False, gc=False):
     is_exempt: bool = False
     has_new_pending_result: bool = False
     is_stale: bool = False
+
+    def mark_flagged(self) -> None:
+        """Let results that are flagged as bringing nothing new be alike, whatever their text.
+
+        One without the flag is another result.
+        """
+        self.result_fingerprint = f"{FLAGGED_MARK}{self.result_fingerprint}"
+        self.like_result = FLAGGED_MARK
+
+    def mark_failed(self) -> None:
+        """Let a failure with the words of a success have another result."""
+        self.result_fingerprint = f"{FAILED_MARK}{self.result_fingerprint}"
+        self.like_result = self.like_result and f"{FAILED_MARK}{self.like_result}"
 
     def has_result_of(self, other: WindowEntry) -> bool:
         """Whether both have a result, and the results are alike."""

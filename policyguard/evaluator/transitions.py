@@ -6,13 +6,7 @@ from typing import Any
 
 from policyguard.evaluator import unreported
 from policyguard.evaluator.approvals import ApprovalRequest
-from policyguard.evaluator.attempt import (
-    FAILED_MARK,
-    UNRECORDED_ARGS,
-    Attempt,
-    CallResult,
-    WindowEntry,
-)
+from policyguard.evaluator.attempt import UNRECORDED_ARGS, Attempt, CallResult, WindowEntry
 from policyguard.evaluator.batches import BATCH_REFUSED
 from policyguard.evaluator.budgets.charges import apply_charge, free_slots, refund
 from policyguard.evaluator.evaluation import INTERNAL_ERROR
@@ -152,9 +146,9 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
         if outcome.like_result:
             entry.like_result = outcome.like_result
         if not outcome.advancing:  # its text may echo the call
-            _mark_flagged(entry)
+            entry.mark_flagged()
         if not outcome.ok:
-            _mark_failed(entry)
+            entry.mark_failed()
         if succeeded or (not outcome.ok and outcome.blame != "harness"):
             for results in bound_plan.recent_results:
                 results.note(attempt, entry, succeeded)
@@ -213,21 +207,6 @@ def halt_by_result(evaluator: Evaluator, session: SessionState, event: Completed
         session.halt_entry = session.halt_entry or event.halted_by
         reset_refusals(evaluator, session)
         session.refresh_fast_path()
-
-
-def _mark_flagged(entry: WindowEntry) -> None:
-    """Let a call's results that are flagged as bringing nothing new be alike, whatever their text.
-
-    One without the flag is another result.
-    """
-    entry.result_fingerprint = f"~{entry.result_fingerprint}"
-    entry.like_result = "~"
-
-
-def _mark_failed(entry: WindowEntry) -> None:
-    """Let a failure with the words of a success have another result."""
-    entry.result_fingerprint = f"{FAILED_MARK}{entry.result_fingerprint}"
-    entry.like_result = entry.like_result and f"{FAILED_MARK}{entry.like_result}"
 
 
 def _notify_limits(session: SessionState, attempt: Attempt, outcome: Outcome) -> None:

@@ -121,7 +121,7 @@ def run(case: dict[str, Any], count: int) -> Iterator[Decision]:
     "case", [pytest.param(case, id=case["name"]) for case in load("disguised.yaml")]
 )
 def test_loop_in_disguise_is_refused(case: dict[str, Any]) -> None:
-    decisions = list(run(case, MAX_CALLS))
+    decisions = list(run(case, case.get("times", MAX_CALLS)))
     assert not decisions[-1], f"{len(decisions)} calls run"
     assert any(decision.violations for decision in decisions[:-1]), "refused without advice first"
 

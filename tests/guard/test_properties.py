@@ -256,7 +256,7 @@ def test_fast_path_is_taken_exactly_when_no_limit_is_active(
                     tracker = state.get_tracker(one)
                     if one.may_be_active and one.is_active(tracker):
                         expected_active.add(one.id)
-                    elif one.may_be_active and one.has_open_streak(tracker):
+                    elif one.may_be_active and one.counts_streaks and tracker:
                         expected_open.add(one.id)
                 if plan.refusals is not None and state.get_tracker(plan.refusals).count:
                     expected_active.add(plan.refusals.id)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -456,8 +455,9 @@ def test_hooks_and_proxies_take_an_address(postgres: Server, policy: Path, tmp_p
     event = {"session_id": "s", "hook_event_name": "PreToolUse", "tool_use_id": "t", "cwd": "/"}
     call = {**event, "tool_name": "deploy", "tool_input": {"n": 1}}
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path / "none")}
+    command = hook["command"].replace(" ||", f" --socket {tmp_path / 's'} ||", 1)
     answer = subprocess.run(  # as the host runs it; the service starts, and ends when it is idle
-        [*shlex.split(hook["command"]), "--socket", str(tmp_path / "s")],
+        ["sh", "-c", command],
         input=json.dumps(call),
         env=environment,
         capture_output=True,

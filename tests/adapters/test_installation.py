@@ -225,6 +225,18 @@ def test_a_hook_in_a_comment_is_not_installed(tmp_path: Path) -> None:
     assert "NOT INSTALLED" in result.output
 
 
+def test_hooks_with_comments_in_their_entries_are_taken_out(tmp_path: Path) -> None:
+    settings = tmp_path / "settings.json"
+    assert install(settings, "--yes", host="gemini-cli").exit_code == 0
+    written = settings.read_text().replace('"matcher": ".*",', '"matcher": ".*", // any tool')
+    settings.write_text(written)
+    assert install(settings, "--yes", host="gemini-cli").exit_code == 0
+    assert run("uninstall", "gemini-cli", "--settings", str(settings), "--yes").exit_code == 0
+    left = settings.read_text()
+    assert "policyguard" not in left
+    assert "// any tool" in left
+
+
 def test_a_key_that_is_there_twice_is_said(tmp_path: Path) -> None:
     settings = tmp_path / "settings.json"
     ours = {"hooks": [{"type": "command", "command": "policyguard-hook gemini-cli"}]}

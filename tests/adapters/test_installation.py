@@ -101,6 +101,17 @@ def test_what_was_changed_since_is_kept(host: str, tmp_path: Path) -> None:
 
 
 @json_hosts
+def test_hooks_that_were_changed_and_installed_anew_are_removed(host: str, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.json"
+    settings.write_text(json.dumps(OWN[host]))
+    install(settings, "--yes", host=host)
+    settings.write_text(settings.read_text().replace("20", "21"))
+    assert install(settings, "--yes", host=host).exit_code == 0
+    run("uninstall", host, "--settings", str(settings), "--yes")
+    assert json.loads(settings.read_text()) == OWN[host]
+
+
+@json_hosts
 def test_removing_what_is_not_there_changes_nothing(host: str, tmp_path: Path) -> None:
     settings = tmp_path / "settings.json"
     before = json.dumps(OWN[host], indent="\t")

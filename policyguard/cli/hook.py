@@ -81,8 +81,10 @@ def install(
     file = settings or chosen.default_file()
     before = read_settings(file)
     original = _undo(file, before)
-    original = before if original is None else original
     with _naming(file):
+        if original is None:  # else hooks of an earlier installation would be put back
+            chosen.check(before)
+            original = chosen.uninstall(before)
         chosen.check(original)
         after = chosen.install(original, command, wait)
     record = record_change((), {}, original, after)

@@ -101,6 +101,17 @@ def test_what_was_changed_since_is_kept(host: str, tmp_path: Path) -> None:
 
 
 @json_hosts
+def test_hooks_that_were_changed_and_installed_anew_are_removed(host: str, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.json"
+    settings.write_text(json.dumps(OWN[host]))
+    install(settings, "--yes", host=host)
+    settings.write_text(settings.read_text().replace("20", "21"))
+    assert install(settings, "--yes", host=host).exit_code == 0
+    run("uninstall", host, "--settings", str(settings), "--yes")
+    assert json.loads(settings.read_text()) == OWN[host]
+
+
+@json_hosts
 def test_removing_what_is_not_there_changes_nothing(host: str, tmp_path: Path) -> None:
     settings = tmp_path / "settings.json"
     before = json.dumps(OWN[host], indent="\t")
@@ -223,6 +234,18 @@ def test_a_hook_in_a_comment_is_not_installed(tmp_path: Path) -> None:
     settings.write_text("{}\n" + "\n".join(f"// {line}" for line in lines))
     result = run("doctor", "gemini-cli", "--settings", str(settings))
     assert "NOT INSTALLED" in result.output
+
+
+def test_hooks_with_comments_in_their_entries_are_taken_out(tmp_path: Path) -> None:
+    settings = tmp_path / "settings.json"
+    assert install(settings, "--yes", host="gemini-cli").exit_code == 0
+    written = settings.read_text().replace('"matcher": ".*",', '"matcher": ".*", // any tool')
+    settings.write_text(written)
+    assert install(settings, "--yes", host="gemini-cli").exit_code == 0
+    assert run("uninstall", "gemini-cli", "--settings", str(settings), "--yes").exit_code == 0
+    left = settings.read_text()
+    assert "policyguard" not in left
+    assert "// any tool" in left
 
 
 def test_a_key_that_is_there_twice_is_said(tmp_path: Path) -> None:

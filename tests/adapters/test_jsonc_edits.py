@@ -108,6 +108,13 @@ def test_a_comment_does_not_swallow_what_follows() -> None:
     assert remove_at(text, ("a", 1)) == '{"a": [\n 1 // one\n]}'
 
 
+def test_a_comment_before_a_line_break_of_windows_is_left_as_it_was() -> None:
+    text = '{\r\n  "a": 1 // one\r\n}\r\n'
+    added = append_item(text, ("hooks", "b"), ITEM)
+    assert remove_at(added, ("hooks", "b", 0)) == text
+    assert parse('{"a": 1} // one\r') == {"a": 1}
+
+
 def test_the_form_of_what_is_around_is_taken_over() -> None:
     tabs = '{\n\t"a": 1, // one\n}\n'
     assert append_item(tabs, ("b",), 2) == '{\n\t"a": 1, // one\n\t"b": [\n\t\t2\n\t],\n}\n'

@@ -97,7 +97,8 @@ def remove_entries(text: str) -> str:
     """
     before = _hooks_of_others(parse(text))
     while (path := _find_ours(text)) is not None:
-        text = remove_at(text, path)
+        is_inner = len(path) > 3  # an entry without `hooks` would be one of others
+        text = remove_at(text, path, is_alone=is_inner)
     if _hooks_of_others(parse(text)) != before:
         raise SettingsError(_DUPLICATES)
     return text

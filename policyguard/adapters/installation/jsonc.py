@@ -12,7 +12,7 @@ import msgspec
 from policyguard.adapters.installation.settings import SettingsError
 
 _TOKEN = re.compile(
-    r"""(?P<blank>[ \t\r\n]+|\A\ufeff|//[^\n]*|/\*.*?\*/)
+    r"""(?P<blank>[ \t\r\n]+|\A\ufeff|//[^\n]*?(?=\r?(?:\n|\Z))|/\*.*?\*/)
     |(?P<text>"(?:[^"\\]|\\.)*")
     |(?P<open>[{\[])|(?P<close>[}\]])|(?P<comma>,)|(?P<colon>:)
     |(?P<literal>[^\s{}\[\]:,"/]+)""",

@@ -43,10 +43,10 @@ def append_member(text: str, member: Mapping[str, Any]) -> str:
     return _insert(text, locate(text), key, value)
 
 
-def remove_at(text: str, path: Path) -> str:
+def remove_at(text: str, path: Path, *, is_alone: bool = False) -> str:
     """Return a text without what is at `path`, and without what holds nothing else.
 
-    What holds a comment stays, and so does the outermost value.
+    What holds a comment stays, and so does the outermost value; with `is_alone` all that holds it.
     """
     steps: list[tuple[Value, Child]] = []
     found = locate(text)
@@ -56,6 +56,8 @@ def remove_at(text: str, path: Path) -> str:
         steps.append((found, child))
         found = child.value
     container, child = steps.pop()
+    if is_alone:
+        steps.clear()
     while steps and len(container.children) == 1 and not _has_comments_beside(text, *steps[-1]):
         container, child = steps.pop()
     return _remove(text, container, child)

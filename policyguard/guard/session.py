@@ -222,7 +222,8 @@ class Session(SessionStatus, MarkableSession, SessionApprovals):
             validate.error_value("error", error)
             is_cancelled = isinstance(error, BaseException) and not isinstance(error, Exception)
             error = error_text(error)
-        text, failed, pending, parsed = result, error is not None, False, None
+        text, failed = result, error is not None
+        pending, parsed = False, None
         host_meta = validate.mapping("meta", meta) if meta else {}
         if type(result) is not str:
             parsed = parse_result(result, self.guard._evaluator.outcome_classifier.harness_keys)

@@ -146,12 +146,14 @@ class _WorkerPool:
                 ours, theirs = context.Pipe()
                 process = context.Process(
                     target=_run_worker,
-                    args=(theirs, start, job, number, workers),
+                    args=(theirs, number, workers),
                     daemon=True,
                 )
                 process.start()
                 theirs.close()
                 self._processes[ours] = process
+        for pipe in self._processes:  # a large job, once all are starting: they read it late
+            self._send(pipe, (start, job))
         self._waiting = list(self._processes)
         self._left = Batches((), (), workers)
 
@@ -201,10 +203,12 @@ class _WorkerPool:
                 process.terminate()
             process.join()
 
-    def _send(self, pipe: Connection, trees: Sequence[SessionTree] | None) -> None:
-        """Send trees, none if there are no more; None to stop."""
+    def _send(
+        self, pipe: Connection, message: tuple[Any, Job] | Sequence[SessionTree] | None
+    ) -> None:
+        """Send the job, or trees, none if there are no more; None to stop."""
         with suppress(OSError):  # it has finished, or failed, which it reports
-            pipe.send(trees)
+            pipe.send(message)
 
     def _receive(self, pipe: Connection) -> _Message:
         try:
@@ -283,13 +287,7 @@ class Batches:
         return trees
 
 
-def _run_worker(
-    pipe: Connection,
-    start: StartFold[Any],
-    job: Job,
-    number: int,
-    workers: int,
-) -> None:
+def _run_worker(pipe: Connection, number: int, workers: int) -> None:
     """Fold this worker's part of a job: report progress, obey stop requests, send the result."""
 
     def on_progress(done: int, events: int, note: str = "") -> None:
@@ -298,6 +296,7 @@ def _run_worker(
             raise StoppedError
 
     try:
+        start, job = pipe.recv()
         worker = FoldWorker(start, job, None, LineShard(number, workers), on_progress)
         shared = _receive_trees(pipe)
         indices = frozenset(index for tree in shared for index in tree.indices)

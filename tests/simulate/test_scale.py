@@ -464,9 +464,10 @@ class _Received:
         self.trees += other.trees
 
 
-def _ask_once_more(pipe: Connection, start: object, job: Job, number: int, count: int) -> None:
+def _ask_once_more(pipe: Connection, number: int, count: int) -> None:
     """Work as a worker that has asked for trees before it sees that it is to stop."""
-    pipe.recv()
+    pipe.recv()  # the job
+    pipe.recv()  # what all share
     pipe.send(workers._Progress(1, 1))
     pipe.send(workers._Idle())
     stops = [None]

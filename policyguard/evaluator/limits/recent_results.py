@@ -109,7 +109,7 @@ class RecentResults(msgspec.Struct, eq=False):
         entries = known if isinstance(known, list) else [known]
         if entry.has_result_of(entries[-1]):
             if not entry.is_content:
-                self.unchanged[likeness] = (self.count_unchanged(attempt, entries[-1]) or 1) + 1
+                self.unchanged[likeness] = self._count_since(attempt, entries[-1]) + 1
         elif attempt.bound_plan.plan.is_state_changing(attempt):
             self.unchanged.clear()
         else:
@@ -125,17 +125,18 @@ class RecentResults(msgspec.Struct, eq=False):
         entries.append(entry)
         self.calls[likeness] = entries[-_MAX_RESULTS:] if len(entries) > 1 else entry
 
-    def count_unchanged(self, attempt: Attempt, latest: WindowEntry | None = None) -> int | None:
-        """Return how often in a row a call has returned the same; None if it is not recent.
+    def count_unchanged(self, attempt: Attempt) -> int | None:
+        """Return how often in a row a call has returned the same; None if it is not recent."""
+        known = self.calls.get(attempt.likeness)
+        latest = known[-1] if isinstance(known, list) else known
+        return None if latest is None else self._count_since(attempt, latest)
+
+    def _count_since(self, attempt: Attempt, latest: WindowEntry) -> int:
+        """Return how often in a row a call has returned the same, up to its latest result.
 
         Who looks a template up for each of twenty customers finds it unchanged, and goes on: a
         lookup that succeeds counts anew once another has brought something new.
         """
-        if latest is None:
-            known = self.calls.get(attempt.likeness)
-            latest = known[-1] if isinstance(known, list) else known
-        if latest is None:
-            return None
         has_news = self.news_seq > latest.seq and not latest.has_failed
         if has_news and not attempt.bound_plan.plan.is_state_changing(attempt):
             return 1

@@ -6,64 +6,16 @@ import re
 from collections.abc import Sequence
 
 from policyguard.model.shell import Program
-from policyguard.shell.arguments import UNKNOWN_PROGRAM, Arguments, Option, read_arguments
-from policyguard.shell.command_line import ANY, MANY, MARKS, SimpleCommand
+from policyguard.shell.arguments import Arguments, Option
+from policyguard.shell.command_line import ANY, MANY, MARKS
 from policyguard.shell.files import find_read, find_written, normalize
 from policyguard.shell.folders import join_folder
 from policyguard.shell.globs import Glob
-from policyguard.shell.lookup import Lookup
 from policyguard.shell.pattern import Flag, Stage, Word
+from policyguard.shell.read_command import ReadCommand, Same
 from policyguard.shell.words import is_static
 
 _CLUSTER = re.compile(r"-[A-Za-z]{2,4}")
-_MAX_SUBCOMMANDS = 3
-"""How many words behind a program may be its subcommand: `docker compose rm`."""
-_Same = tuple[tuple[str, ...], ...]
-
-
-class ReadCommand:
-    """A command with its arguments read as its program does, once they are asked for."""
-
-    __slots__ = ("_arguments", "_programs", "_same", "command", "folders", "is_known")
-
-    def __init__(
-        self,
-        command: SimpleCommand,
-        programs: Lookup[Program],
-        folders: tuple[str, ...] = ("",),
-    ) -> None:
-        self.command = command
-        self.folders = folders
-        """The folders that it may run in; empty: where the text starts."""
-        self.is_known = is_static(command.path)
-        """Whether the program is known."""
-        self._programs = programs
-        self._arguments: Arguments | None = None
-        self._same: _Same | None = None
-
-    @property
-    def program(self) -> Program:
-        """What is known about the program."""
-        return self._programs.find(self.command.program) or UNKNOWN_PROGRAM
-
-    @property
-    def arguments(self) -> Arguments:
-        """Options and operands."""
-        if self._arguments is None:
-            self._arguments = read_arguments(self.command.arguments, self.program)
-        return self._arguments
-
-    @property
-    def same(self) -> _Same:
-        """The options that mean the same to the program, and to its subcommand."""
-        if self._same is None:
-            program = self.program
-            self._same = program.same
-            for word, names in program.same_for.items():
-                operands = self.arguments.operands[:_MAX_SUBCOMMANDS]
-                if any(one == word or not is_static(one) for one in operands):
-                    self._same += names
-        return self._same
 
 
 def may_match(stage: Stage, read: ReadCommand) -> bool:
@@ -105,7 +57,7 @@ def must_match(stage: Stage, read: ReadCommand) -> bool:
     )
 
 
-def _spell(stage: Stage, same: _Same) -> tuple[list[tuple[Flag, ...]], list[Flag]]:
+def _spell(stage: Stage, same: Same) -> tuple[list[tuple[Flag, ...]], list[Flag]]:
     """Return the options of a stage, and those it is without, in all spellings."""
     if not same:
         return stage.flags, stage.without
@@ -119,7 +71,7 @@ def _spell(stage: Stage, same: _Same) -> tuple[list[tuple[Flag, ...]], list[Flag
     return spelled
 
 
-def _find_spellings(flags: Sequence[Flag], same: _Same) -> list[Flag]:
+def _find_spellings(flags: Sequence[Flag], same: Same) -> list[Flag]:
     """Return options, and those that mean the same to the program, each once."""
     found: dict[tuple[str, Glob | None], Flag] = {}
     for flag in flags:
@@ -149,7 +101,7 @@ def _has(flag: Flag, read: ReadCommand, *, certain: bool) -> bool:
     return False
 
 
-def _find_others(name: str, same: _Same) -> tuple[str, ...]:
+def _find_others(name: str, same: Same) -> tuple[str, ...]:
     return next((names for names in same if name in names), ())
 
 

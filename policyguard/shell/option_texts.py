@@ -105,7 +105,7 @@ def hides_command(program: Program, arguments: Sequence[str]) -> bool:
     return _compile_for_lines(program.hides).search("\n".join(arguments))
 
 
-def _may_have_one(names: Sequence[str], arguments: Sequence[str]) -> bool:
+def _may_have_one(names: tuple[str, ...], arguments: Sequence[str]) -> bool:
     """Whether some word may have one of these options; the values of others are not looked at."""
     if _OPERANDS in names:
         return True
@@ -116,9 +116,15 @@ def _may_have_one(names: Sequence[str], arguments: Sequence[str]) -> bool:
             option = word.partition("=")[0]
             if any(name.startswith(option) for name in names):
                 return True
-        elif any(name[1] in word for name in names if name[:2] != "--"):
+        elif not _find_letters(names).isdisjoint(word):
             return True
     return False
+
+
+@lru_cache(maxsize=256)
+def _find_letters(names: tuple[str, ...]) -> frozenset[str]:
+    """Return the letters of options with one dash."""
+    return frozenset(name[1] for name in names if name[:2] != "--")
 
 
 def _is_one_of(option: str, names: Sequence[str]) -> bool:

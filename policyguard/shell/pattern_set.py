@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from policyguard.shell.command_line import MANY, CommandLine, Redirect, SimpleCommand
-from policyguard.shell.folders import FOLDER_COMMANDS, find_folders
-from policyguard.shell.matching import ReadCommand, may_match, must_match
+from policyguard.shell.command_line import MANY, Redirect, SimpleCommand
+from policyguard.shell.command_text import CommandText
+from policyguard.shell.matching import may_match, must_match
 from policyguard.shell.pattern import CommandPattern
 from policyguard.shell.plain import PlainCommand
 from policyguard.shell.prefilter import find_concern
+from policyguard.shell.read_command import ReadCommand
 from policyguard.shell.reader import ShellReader
 
 T = TypeVar("T")
@@ -37,8 +38,6 @@ class CommandPatterns:
         self._covered: dict[str, bool] = {}
         self._lock = threading.Lock()
         self._max_chars = reader.facts.bounds.chars
-        self._max_words = reader.facts.bounds.words
-        self._max_commands = reader.facts.bounds.commands
         self._max_texts = reader.facts.bounds.texts
 
     def find(self, text: str) -> CommandPattern | None:
@@ -48,14 +47,10 @@ class CommandPatterns:
         except KeyError:
             pass
         if len(text) > self._max_chars:
-            return self._find(text, self._reader.read(text))
+            return self._find(self._reader.look_at(text))
         if not self.concerns(text):
             return None  # which takes no longer than to find it among what is kept
-        commands = self._split(text)
-        if commands is None:
-            found = self._find(text, self._reader.read(text))
-        else:
-            found = self._find_plain(commands, is_written_out="*" not in text)
+        found = self._find_lone(self._reader.look_at(text))
         self._keep(self._kept, text, found)
         return found
 
@@ -82,52 +77,38 @@ class CommandPatterns:
             self._keep(self._candidates, program, found)
         return found
 
-    def _split(self, text: str) -> list[PlainCommand] | None:
-        """Return the commands of a text in which none runs another; None if it must be read.
-
-        What is written then matters to a pattern with a pipe alone.
-        """
-        if self._has_wide_pipe:
-            return None
-        commands = self._reader.split_plain(text)
-        if commands is None or len(commands) >= self._max_commands:
-            return None
-        moves = names_files = False
-        named: set[str] = set()
-        reads = self._reader.input_programs
-        for command in commands:
-            path, *arguments = command.words
-            if path in named or not self._reader.runs_no_other(path, arguments):
-                return None  # it may be a file that a command before it has written
-            if path in reads and (command.is_piped or not named.isdisjoint(arguments)):
-                return None
-            named.update(arguments, command.files)
-            if len(arguments) >= self._max_words:
-                return None
-            moves = moves or path in FOLDER_COMMANDS
-            for pattern in self._find_candidates(path):
-                if len(pattern.stages) > 1:
-                    return None
-                names_files = names_files or pattern.names_files
-        return None if moves and names_files else commands
-
-    def _find_plain(
-        self, commands: Sequence[PlainCommand], *, is_written_out: bool
-    ) -> CommandPattern | None:
-        matched = set()
-        for command in commands:
-            words, read = command.words, None
-            for pattern in self._find_candidates(words[0]):
-                if is_written_out and any(one.isdisjoint(words) for one in pattern.needed_words):
-                    continue  # which takes no reading of options
-                read = read or self._read_plain(command)
-                if may_match(pattern.stages[0], read):
-                    matched.add(id(pattern))
+    def _find_lone(self, asked: CommandText) -> CommandPattern | None:
+        """Find a pattern, by reading all if need be: what writes to which matters to a pipe."""
+        lone = None if self._has_wide_pipe else asked.find_lone()
+        if lone is None:
+            return self._find(asked)
+        matched: set[int] = set()
+        for program, commands in lone.by_program.items():
+            candidates = self._find_candidates(program)
+            if any(len(one.stages) > 1 or (lone.moves and one.names_files) for one in candidates):
+                return self._find(asked)
+            if candidates:
+                matched.update(self._find_matching(candidates, commands, "*" not in asked.text))
         if not matched:
             return None
         return next(pattern for pattern in self.patterns if id(pattern) in matched)
 
-    def _read_plain(self, command: PlainCommand) -> ReadCommand:
+    def _find_matching(
+        self,
+        candidates: Sequence[CommandPattern],
+        commands: Sequence[PlainCommand],
+        is_written_out: bool,
+    ) -> Iterator[int]:
+        for command in commands:
+            words, read = command.words, None
+            for pattern in candidates:
+                if is_written_out and any(one.isdisjoint(words) for one in pattern.needed_words):
+                    continue  # which takes no reading of options
+                read = read or self._read(command)
+                if may_match(pattern.stages[0], read):
+                    yield id(pattern)
+
+    def _read(self, command: PlainCommand) -> ReadCommand:
         path, *arguments = command.words
         redirects = tuple(Redirect(True, file) for file in command.files)
         simple = SimpleCommand(path, path, tuple(arguments), redirects)
@@ -138,7 +119,7 @@ class CommandPatterns:
 
         Where a pattern with several stages may match, these are all.
         """
-        commands = self._read_commands(text, self._reader.read(text))
+        commands = self._choose_commands(self._reader.look_at(text))
         if any(len(one.stages) > 1 and _may_match(one, commands) for one in self.patterns):
             return frozenset(range(len(commands)))
         return frozenset(
@@ -147,24 +128,15 @@ class CommandPatterns:
             if any(may_match(one.stages[0], read) for one in self.patterns if len(one.stages) == 1)
         )
 
-    def _read_commands(self, text: str, line: CommandLine) -> list[ReadCommand]:
-        programs = self._reader.programs
-        if not (self._names_files and any(map(_is_move, line.commands))):
-            return [ReadCommand(command, programs) for command in line.commands]
-        places = find_folders(text, line)
-        return [
-            ReadCommand(command, programs, folders)
-            for command, folders in zip(line.commands, places, strict=True)
-        ]
+    def _choose_commands(self, asked: CommandText) -> list[ReadCommand]:
+        return asked.placed if self._names_files else asked.commands
 
-    def _find(self, text: str, line: CommandLine) -> CommandPattern | None:
-        commands = self._read_commands(text, line)
-        names = {read.command.program for read in commands if read.is_known}
-        are_known = all(read.is_known for read in commands)
+    def _find(self, asked: CommandText) -> CommandPattern | None:
+        programs = asked.programs
         for pattern, last in zip(self.patterns, self._last_programs, strict=True):
-            if are_known and last is not None and last.isdisjoint(names):
+            if programs is not None and last is not None and last.isdisjoint(programs):
                 continue
-            if _may_match(pattern, commands):
+            if _may_match(pattern, self._choose_commands(asked)):
                 return pattern
         return None
 
@@ -176,9 +148,7 @@ class CommandPatterns:
         if len(text) <= self._max_chars and not self.concerns(text):
             return False
         commands = [
-            ReadCommand(command, self._reader.programs)
-            for command in self._reader.read(text).commands
-            if not command.guessed
+            read for read in self._reader.look_at(text).commands if not read.command.guessed
         ]
         return any(
             any(must_match(pattern.stages[0], read) for read in commands)
@@ -196,9 +166,9 @@ class CommandPatterns:
             return self._covered[text]
         except KeyError:
             pass
-        line = self._reader.read(text)
-        covered = not line.opaque and all(
-            command.guessed or self._covers(command) for command in line.commands
+        asked = self._reader.look_at(text)
+        covered = not asked.line.opaque and all(
+            read.command.guessed or self._covers(read) for read in asked.commands
         )
         if len(text) <= self._max_chars:
             self._keep(self._covered, text, covered)
@@ -210,7 +180,8 @@ class CommandPatterns:
                 kept.pop(next(iter(kept)))
             kept[text] = answer
 
-    def _covers(self, command: SimpleCommand) -> bool:
+    def _covers(self, read: ReadCommand) -> bool:
+        command = read.command
         if not self._reader.runs_as_written(command):
             return False
         if any(redirect.target != _NOWHERE for redirect in command.redirects):
@@ -227,7 +198,6 @@ class CommandPatterns:
         own = wrappers.find(command.program)
         if own is not None and own.harmless:
             return True  # what it runs is a command of its own
-        read = ReadCommand(command, self._reader.programs)
         return any(
             len(pattern.stages) == 1 and must_match(pattern.stages[0], read)
             for pattern in self.patterns
@@ -238,10 +208,6 @@ def _is_plain(pattern: CommandPattern) -> bool:
     """Whether a pattern is one command without files."""
     stage = pattern.stages[0]
     return len(pattern.stages) == 1 and not (stage.writes or stage.reads)
-
-
-def _is_move(command: SimpleCommand) -> bool:
-    return command.program in FOLDER_COMMANDS
 
 
 def _may_match(pattern: CommandPattern, commands: list[ReadCommand]) -> bool:

@@ -18,6 +18,8 @@ _TOKEN = lazy_pattern(
 )
 _WORDS, _WRITTEN, _REDIRECT, _OPERATOR = 1, 2, 3, 4  # the groups of a token
 _FIRST_WORD = lazy_pattern(r"[\w.+-]++(?=[ \t]|$)", re.ASCII)
+# The grammar takes `- a=1` for an assignment, and no program is called `-`.
+_ODD_FIRST = lazy_pattern(r"[={}!]|\.exe\Z|\A-\Z")
 _ENDS = (";", "\n")
 RESERVED = frozenset(
     ["if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac"]
@@ -39,7 +41,7 @@ class PlainCommand(msgspec.Struct, frozen=True):
 def split_plain(text: str) -> list[PlainCommand] | None:
     """Return the commands of a text, or None if it takes a parser.
 
-    That is so for expansions, escapes, files that are read, assignments, comments and all that
+    That is so for expansions, most escapes, files that are read, assignments, comments and all that
     stands in brackets or in the background.
     """
     commands: list[PlainCommand] = []
@@ -81,8 +83,7 @@ def split_plain(text: str) -> list[PlainCommand] | None:
 
 
 def _needs_parser(first: str) -> bool:
-    # The grammar takes `- a=1` for an assignment, and no program is called `-`.
-    return "=" in first or first == "-" or first in _NO_COMMANDS or first.endswith(".exe")
+    return first in _NO_COMMANDS or _ODD_FIRST.search(first) is not None
 
 
 def find_first_word(text: str) -> str:

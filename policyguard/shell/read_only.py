@@ -42,7 +42,7 @@ def is_read_only(text: str, reader: ShellReader) -> bool:
 
 def _answer_plain(text: str, reader: ShellReader) -> bool | None:
     """Return the answer for a line of plain commands without wrappers, which takes no parser."""
-    commands = reader.split_plain(text)
+    commands = reader.look_at(text).split()
     if commands is None:
         return None
     for command in commands:
@@ -76,6 +76,12 @@ def _is_read_only(command: SimpleCommand, reader: ShellReader) -> bool:
     program = reader.programs.find(command.program) or UNKNOWN_PROGRAM
     if not program.read_only:
         return False
+    # Most answers take no reading of options.
+    if program.read_only is True:
+        if not (program.changes or program.script):
+            return True
+    elif _first_words(program.read_only).isdisjoint(("", *command.arguments)):
+        return False
     arguments = read_arguments(command.arguments, program)
     if MANY in "".join(command.arguments) and program.changes:
         return False
@@ -101,6 +107,12 @@ def _only_runs_text(wrapper: Wrapper, arguments: Sequence[str]) -> bool:
         and _SHORT_OPTIONS.fullmatch(arguments[0]) is not None
         and f"-{arguments[0][-1]}" in wrapper.text
     )
+
+
+@lru_cache(maxsize=256)
+def _first_words(subcommands: tuple[str, ...]) -> frozenset[str]:
+    """Return the words of which a command has one if its subcommand is one of these."""
+    return frozenset(name.partition(" ")[0] for name in subcommands)
 
 
 @lru_cache(maxsize=256)

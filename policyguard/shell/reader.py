@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from policyguard.model.shell import Shell
 from policyguard.shell.command_line import CommandLine, SimpleCommand
+from policyguard.shell.command_text import CommandText
 from policyguard.shell.lookup import Lookup
 from policyguard.shell.option_texts import OptionTexts
 from policyguard.shell.plain import PlainCommand, split_plain
@@ -38,7 +39,7 @@ class ShellReader:
         self.neutral = frozenset(facts.neutral)
         self.folders = frozenset(facts.folders)
         self._run_no_other: dict[str, bool] = {}
-        self._latest: tuple[str, list[PlainCommand] | None] = ("", None)  # what was split
+        self._latest = CommandText("", self)
         self._kept: OrderedDict[str, CommandLine] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -57,14 +58,20 @@ class ShellReader:
                     self._kept.popitem(last=False)
         return line
 
+    def look_at(self, text: str) -> CommandText:
+        """Return what can be asked of a text. The latest is kept: many rules ask about it."""
+        latest = self._latest
+        if text == latest.text:
+            return latest
+        asked = CommandText(text, self)
+        if len(text) <= self.facts.bounds.chars:
+            self._latest = asked
+        return asked
+
     def split_plain(self, text: str) -> list[PlainCommand] | None:
-        """Split a text as `plain.split_plain` does. The latest text is kept: many rules ask."""
-        latest, commands = self._latest
-        if text != latest:
-            commands = split_plain(text)
-            if len(text) <= self.facts.bounds.chars:
-                self._latest = (text, commands)
-        return commands
+        """Split a text as `plain.split_plain` does, if that has not been done."""
+        latest = self._latest
+        return latest.split() if text == latest.text else split_plain(text)
 
     def is_inert(self, program: str, arguments: Sequence[str]) -> bool:
         """Whether a command runs no other, and writes nothing that its words name."""

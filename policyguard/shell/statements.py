@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from policyguard.shell.command_line import GLOB, MANY, NAME, CommandLine, Redirect, SimpleCommand
 from policyguard.shell.inputs import NO_TAIL, NOTHING, Input, Tail
-from policyguard.shell.plain import PlainCommand, split_plain
+from policyguard.shell.plain import PlainCommand
 from policyguard.shell.rewriting import MARK, HereDocument, lift
 from policyguard.shell.syntax_tree import EXPRESSIONS, Node, parse
 from policyguard.shell.variables import Variables
@@ -65,7 +65,7 @@ class Statements:
         try:
             if "$" in text or "`" in text:
                 self.variables.expect(text)
-            plain = split_plain(text)
+            plain = self.reader.split_plain(text)
             if plain is not None:
                 return self._run_plain(plain, given)
             lifted, self.documents = lift(text)

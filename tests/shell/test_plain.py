@@ -32,6 +32,21 @@ WORDS = (
         "+",
         "git",
     ),
+    *(
+        "{}",
+        r"\;",
+        r"\(",
+        r"\)",
+        "{}/x",
+        "a{}",
+        r"\*.py",
+        r"a\ b",
+        r"\!",
+        r"\$x",
+        r"\{a,b\}",
+        "{},b",
+    ),
+    *(r"\#x", r"\|", r"\&", r"a\[1\]", r"\?", r"\<", "-name", "-print0", "{}.bak"),
     *("export", "if", "time", "exec", "eval", "read", "source", "s", "printf", "%s", "python", "-"),
 )
 OPERATORS = (" && ", "&&", " || ", " | ", "|", "; ", ";", "\n", " &&\n", " \n\n ", " & ", ";;")
@@ -129,6 +144,8 @@ def test_most_of_what_is_plain_needs_no_parser() -> None:
         "git commit -m 'a; b' && git push 2>&1 | tee log",
         "ls\n\npwd\n",
         "true;",
+        r"find . \( -name '*.py' -o -name '*.pyi' \) -exec grep -l x {} \;",
+        "ls My\\ Documents",
     ):
         assert split_plain(text) is not None
     for text in (
@@ -148,7 +165,7 @@ def test_most_of_what_is_plain_needs_no_parser() -> None:
         "a > b c",
         "a 3> b",
         "a < b",
-        "a\\ b",
+        "a\\b",
         "if a; then b; fi",
         "export A=1",
         "a\n&& b",

@@ -155,14 +155,6 @@ class ContentSelectors:
         excludes = self._compile(key, complement(selector), False)
         return lambda activation: bool(getattr(activation, field)) and not excludes(activation)
 
-    def find_concern(self, entries: Sequence[SelectiveEntry]) -> Callable[[str], bool]:
-        """Return what says whether any of the entries may select a command, in one search.
-
-        Each of them must select `commands` by a list.
-        """
-        items = [item for entry in entries if entry.commands for item in entry.commands.items]
-        return self._shell.compile_patterns(items).concerns
-
     def combine(self, entry: ClassEntry, when: Expression | None) -> Expression | None:
         """Return the condition of a class: its `commands`, and `when`."""
         if entry.commands is None:

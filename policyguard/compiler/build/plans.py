@@ -8,6 +8,7 @@ from functools import cache, lru_cache
 from msgspec.structs import replace
 
 from policyguard.compiler.build.cases import CaseBuilder
+from policyguard.compiler.build.command_rules import CommandRules
 from policyguard.compiler.build.content_selectors import ContentSelectors, selects_contents
 from policyguard.compiler.build.entry_paths import Path
 from policyguard.compiler.build.exceptions import build_exceptions
@@ -30,7 +31,6 @@ from policyguard.compiler.build.selectors import (
     tool_glob_specificity,
 )
 from policyguard.compiler.build.state_changing import build_state_changing, reads_kind_only
-from policyguard.evaluator.activation import Activation, Prefilter
 from policyguard.evaluator.approvals import ApprovalRequirement
 from policyguard.evaluator.budgets.budget import CompiledBudget
 from policyguard.evaluator.cases import CompiledCase
@@ -98,9 +98,7 @@ class PlanBuilder:
             if entry.cases
         }
         self._with_cases = cache(_with_cases)
-        self._command_rules = [
-            entry for entry in policy.rules if entry.commands and not entry.commands.outside
-        ]
+        self._command_rules = CommandRules(policy.rules, expressions)
         self._result_rules = [
             (
                 compile_selectors(entry),
@@ -349,37 +347,10 @@ class PlanBuilder:
         )
 
     def _build_rules(self, rules: tuple[CompiledRule, ...]) -> RuleSet:
-        paths: list[Path] = [(*rule.id.split("/", 1), "when") for rule in rules]
         rule_set = RuleSet(rules)
-        about = {f"rules/{entry.id}" for entry in self._command_rules}
-        others = [index for index, rule in enumerate(rules) if rule.id not in about]
-        if len(others) == len(rules):
-            rule_set.compile_prefilter = lambda: self._expressions.prefilter(paths)
-        else:
-            rule_set.compile_prefilter = lambda: self._prefilter_commands(paths, others)
+        ids = [rule.id for rule in rules]
+        rule_set.compile_prefilter = lambda: self._command_rules.prefilter(ids)
         return rule_set
-
-    def _prefilter_commands(self, paths: list[Path], others: list[int]) -> Prefilter:
-        """Combine conditions so that a command that no rule can concern costs one search.
-
-        Only the `others` are then asked: rules that select no commands.
-        """
-        all_rules = self._expressions.prefilter(paths)
-        other_rules = self._expressions.prefilter(paths[index] for index in others)
-        concerns: Callable[[str], bool] | None = None
-
-        def prefilter(activation: Activation) -> tuple[int, ...]:
-            nonlocal concerns
-            if command := activation.read_command():
-                if concerns is None:
-                    concerns = self._contents.find_concern(self._command_rules)
-                if concerns(command):
-                    return all_rules(activation)
-            if not others:
-                return ()
-            return tuple([others[index] for index in other_rules(activation)])
-
-        return prefilter
 
 
 def _with_cases(rule: CompiledRule, cases: tuple[CompiledCase, ...]) -> CompiledRule:

@@ -40,6 +40,7 @@ class ShellCommands:
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
+        self.bounds = shell.bounds
         self._compile = lru_cache(shell.bounds.texts)(self._compile_patterns)
 
     @cached_property

@@ -1,0 +1,79 @@
+"""Which rules may select a command, found once for all rules of a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+from policyguard.compiler.build.entry_paths import Path
+from policyguard.compiler.build.expressions import Expressions
+from policyguard.compiler.build.shell_functions import ShellCommands
+from policyguard.evaluator.activation import Activation, Prefilter
+from policyguard.model.policy import Rule
+
+if TYPE_CHECKING:
+    from policyguard.shell.pattern_set import CommandPatterns
+
+_NONE: frozenset[str] = frozenset()
+
+
+class CommandRules:
+    """The rules that select commands by a list. Patterns are compiled by the first command."""
+
+    def __init__(self, rules: Sequence[Rule], expressions: Expressions) -> None:
+        self._items = {
+            f"rules/{rule.id}": rule.commands.items
+            for rule in rules
+            if rule.commands and not rule.commands.outside
+        }
+        self._expressions = expressions
+        self._shell: ShellCommands = expressions.shell
+        self._find_kept = lru_cache(self._shell.bounds.texts)(self._find)
+
+    def __contains__(self, rule_id: str) -> bool:
+        return rule_id in self._items
+
+    def find(self, command: str) -> frozenset[str]:
+        """Return the ids of the rules that may select a command.
+
+        One search tells that there are none; what it found before is kept.
+        """
+        if not self._concerns(command):
+            return _NONE
+        is_short = len(command) <= self._shell.bounds.chars
+        return self._find_kept(command) if is_short else self._find(command)
+
+    def _find(self, command: str) -> frozenset[str]:
+        return frozenset(
+            rule for rule, patterns in self._patterns.items() if patterns.find(command) is not None
+        )
+
+    @cached_property
+    def _concerns(self) -> Callable[[str], bool]:
+        items = [item for items in self._items.values() for item in items]
+        return self._shell.compile_patterns(items).concerns
+
+    @cached_property
+    def _patterns(self) -> dict[str, CommandPatterns]:
+        return {rule: self._shell.compile_patterns(items) for rule, items in self._items.items()}
+
+    def prefilter(self, rule_ids: Sequence[str]) -> Prefilter:
+        """Combine the conditions of a plan's rules; of those of this class only for commands."""
+        paths: list[Path] = [(*rule.split("/", 1), "when") for rule in rule_ids]
+        others = [index for index, rule in enumerate(rule_ids) if rule not in self]
+        ask_all = self._expressions.prefilter(paths)
+        if len(others) == len(rule_ids):
+            return ask_all
+        ask_others = self._expressions.prefilter(paths[index] for index in others)
+        indices = {rule: index for index, rule in enumerate(rule_ids) if rule in self}
+
+        def prefilter(activation: Activation) -> tuple[int, ...]:
+            if (command := activation.read_command()) and (selecting := self.find(command)):
+                left_out = {index for rule, index in indices.items() if rule not in selecting}
+                return tuple([index for index in ask_all(activation) if index not in left_out])
+            if not others:
+                return ()
+            return tuple([others[index] for index in ask_others(activation)])
+
+        return prefilter

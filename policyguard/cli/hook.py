@@ -123,7 +123,8 @@ def doctor(host: str, settings: Path | None, program: str | None, *, proves: boo
     """Check that HOST asks policyguard, and that a refusal holds.
 
     With --prove, an agent in a scratch folder tries to delete a file, also with its hook broken.
-    Exits with 1 if something is not as it should be.
+    Exits with 1 if something is not as it should be. What a host cannot enforce, as its page says,
+    does not count.
     """
     chosen = INSTALLATIONS[host]
     file = settings or chosen.default_file()
@@ -142,6 +143,8 @@ def doctor(host: str, settings: Path | None, program: str | None, *, proves: boo
                 held &= _report(result.name, text, works)
             elif result.enforced is None:
                 held &= _report(result.name, "NO ATTEMPT was made", False)
+            elif not result.enforced and result.name in RUNNERS[host].limits:
+                _report(result.name, "not enforced, a limit of this host", False)
             else:
                 text = "enforced" if result.enforced else "NOT ENFORCED"
                 held &= _report(result.name, text, result.enforced)

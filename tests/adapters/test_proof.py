@@ -24,8 +24,6 @@ HOLDS = {
     "gemini-cli": {"main agent", "sub-agent"},
     "opencode": {"main agent", "sub-agent"},
 }
-ALWAYS = {"missing command", "crash", "no answer in time", "killed"}
-"""The broken hooks with which every host refuses."""
 
 CONVERSATIONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "/v1/messages": (
@@ -100,5 +98,5 @@ def test_refusals_hold_in_the_real_host(host: str) -> None:
         pytest.skip(f"`{runner.program}` is neither on PATH nor in the folder POLICYGUARD_HOSTS")
     results = dict(prove(host, runner, program))
     assert results.pop(CONTROL) is False, "without a hook the canary is deleted"
-    expected = {*HOLDS[host], *(f"hook broken: {defect}" for defect in ALWAYS), "service hangs"}
-    assert {name for name in expected if results[name] is not True} == set()
+    assert results.keys() >= HOLDS[host]
+    assert {name for name, enforced in results.items() if not enforced} == runner.limits

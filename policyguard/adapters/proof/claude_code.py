@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from policyguard.adapters.installation.claude_code import CLAUDE_CODE
-from policyguard.adapters.proof.proof import HostRunner, Workplace
+from policyguard.adapters.proof.proof import UNREADABLE_OUTPUT, HostRunner, Workplace
 from policyguard.adapters.proof.script import Script, Step, ToolCall, delegate, follow
 
 _SUB_AGENT = "you are the sub-agent"
@@ -37,5 +37,10 @@ def _spawn(*, background: bool) -> list[Step]:
 
 
 CLAUDE_CODE_RUNNER = HostRunner(
-    "claude", CLAUDE_CODE, lambda place: place / "settings.json", _prepare, _scripts
+    "claude",
+    CLAUDE_CODE,
+    lambda place: place / "settings.json",
+    _prepare,
+    _scripts,
+    UNREADABLE_OUTPUT,
 )

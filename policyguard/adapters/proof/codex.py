@@ -6,10 +6,11 @@ import re
 from pathlib import Path
 
 from policyguard.adapters.installation.codex import CODEX
-from policyguard.adapters.proof.proof import HostRunner, Workplace
+from policyguard.adapters.proof.proof import UNREADABLE_OUTPUT, HostRunner, Workplace
 from policyguard.adapters.proof.script import Conversation, Script, Step, ToolCall, delegate, follow
 
 _SUB_AGENT = "you are the sub-agent"
+_TYPED = "text typed into a shell that runs"
 
 _CONFIGURATION = """\
 model = "stub"
@@ -35,7 +36,7 @@ def _scripts(canary: Path) -> dict[str, Script]:
     return {
         "main agent": attempt,
         "sub-agent": delegate([[spawn], [wait]], _SUB_AGENT, attempt),
-        "text typed into a shell that runs": _type(command),
+        _TYPED: _type(command),
     }
 
 
@@ -61,4 +62,5 @@ CODEX_RUNNER = HostRunner(
     lambda place: place / "home" / ".codex" / "hooks.json",
     _prepare,
     _scripts,
+    UNREADABLE_OUTPUT | {_TYPED},
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from policyguard.adapters.installation.copilot_cli import COPILOT_CLI
-from policyguard.adapters.proof.proof import HostRunner, Workplace
+from policyguard.adapters.proof.proof import UNREADABLE_OUTPUT, HostRunner, Workplace
 from policyguard.adapters.proof.script import Script, ToolCall, delegate, follow
 
 _SUB_AGENT = "you are the sub-agent"
@@ -46,4 +46,5 @@ COPILOT_CLI_RUNNER = HostRunner(
     lambda place: place / "home" / ".copilot" / "hooks" / "policyguard.json",
     _prepare,
     _scripts,
+    UNREADABLE_OUTPUT,
 )

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from policyguard.adapters.installation.gemini_cli import GEMINI_CLI
-from policyguard.adapters.proof.proof import HostRunner, Workplace
+from policyguard.adapters.proof.proof import UNREADABLE_OUTPUT, HostRunner, Workplace
 from policyguard.adapters.proof.script import Script, ToolCall, delegate, follow
 
 _SUB_AGENT = "you are the sub-agent"
@@ -40,4 +40,5 @@ GEMINI_CLI_RUNNER = HostRunner(
     lambda place: place / "home" / ".gemini" / "settings.json",
     _prepare,
     _scripts,
+    UNREADABLE_OUTPUT,
 )

@@ -49,7 +49,8 @@ class HostRunner(NamedTuple):
 
     `program` is its command. `prepare` returns the arguments and environment of a run, from the
     workplace and the model's port; it may write more settings. `scripts` are the ways in which the
-    agent tries to delete the canary, by their names, from the canary's path.
+    agent tries to delete the canary, by their names, from the canary's path. `limits` are the
+    proofs that do not hold with this host, as its page says.
     """
 
     program: str
@@ -57,6 +58,7 @@ class HostRunner(NamedTuple):
     settings: Callable[[Path], Path]
     prepare: Callable[[Workplace, int], tuple[list[str], dict[str, str]]]
     scripts: Callable[[Path], dict[str, Script]]
+    limits: frozenset[str]
 
 
 class ProofResult(NamedTuple):
@@ -86,22 +88,24 @@ def prove(host: str, runner: HostRunner, program: str) -> Iterator[ProofResult]:
         for name in scripts:
             yield proof.attempt(name, name)
         for defect, command in _DEFECTS.items():
-            yield proof.attempt(f"hook broken: {defect}", first, command)
+            yield proof.attempt(f"{_BROKEN}{defect}", first, command)
         with _hanging_service(folder / _HANGING):
             yield proof.attempt("service hangs", first, socket_name=_HANGING)
 
 
 CONTROL = "no hook (the control)"
+_BROKEN = "hook broken: "
 _NO_HOOK = "none"
 _SOCKET, _HANGING = "s.sock", "hang.sock"
-
-
+_NO_JSON, _CUT_OFF = "output is no JSON", "output is cut off"
+UNREADABLE_OUTPUT = frozenset((f"{_BROKEN}{_NO_JSON}", f"{_BROKEN}{_CUT_OFF}"))
+"""Proofs that do not hold where a host takes such output for no answer, and runs the call."""
 _DEFECTS = {
     "missing command": "/nonexistent/policyguard-hook",
     "crash": "sh -c 'exit 1'",
     "no answer in time": "sleep 600",
-    "output is no JSON": "echo what",
-    "output is cut off": "printf '{\"hookSpecificOutput\": {'",
+    _NO_JSON: "echo what",
+    _CUT_OFF: "printf '{\"hookSpecificOutput\": {'",
     "killed": "sh -c 'kill -9 $$'",
 }
 """What stands in for the hook's command."""

@@ -69,6 +69,8 @@ def test_a_limit_is_tightened_as_far_as_the_runs_allow(tmp_path: Path) -> None:
         3,
     )
     assert "repeat: {max: 3, window: all, same: call}" in suggestion.yaml
+    # As it stands, the settings side by side in both halves, and the proposed policy.
+    assert suggestion.replays == 4
 
 
 @pytest.mark.slow

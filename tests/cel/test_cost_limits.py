@@ -200,6 +200,26 @@ class TestAtRunTime:
             program(x=["e"] * 1000, y=data)
         assert caught.value.kind == "limit-read"
 
+    @pytest.mark.parametrize(
+        ("body", "data"),
+        [
+            ("y.startsWith('b')", "a" * 320_000),
+            ("y.endsWith('b')", "a" * 320_000),
+            ("y.charAt(0) == 'b'", "a" * 320_000),
+            ("dyn(y) == 0", "a" * 320_000),
+            ("type(y) == int", "a" * 320_000),
+            ("size(y) == 0", "a" * 320_000),
+            ("y.size() == 0", "a" * 320_000),
+            ("size(y) == 0", b"a" * 320_000),
+            ("y.size() == 0", dict.fromkeys(range(5000), 1)),
+            ("size(y) == 0", [1] * 5000),
+        ],
+    )
+    def test_a_cost_that_does_not_grow_with_the_data_is_not_counted(
+        self, body: str, data: Any
+    ) -> None:
+        assert cel.compile(f"x.exists(e, {body})", DYN)(x=["e"] * 1000, y=data) is False
+
     def test_reads_of_all_macros_together(self) -> None:
         filler = [0] * (COST_LIMITS.max_read_elements // 1000)
         assert cel.compile("x.exists(e, e in y)", DYN)(x=[1] * 1000, y=filler) is False

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from policyguard.cel import CelError, CelEvaluationError, Declarations, compile  # noqa: A004
+from policyguard.cel import DYN, CelError, CelEvaluationError, Declarations, compile  # noqa: A004
 from policyguard.cel.interop import MAX_RESULT_DEPTH
+from policyguard.cel.types.key_set import KeySet
 
 MOMENT = datetime(2026, 3, 6, 10, 0, 0, 123456, tzinfo=UTC)
 
@@ -109,3 +110,14 @@ def test_a_sign_that_cannot_be_seen_is_shown_as_its_number(source: str, shown: s
     with pytest.raises(CelError) as error:
         compile(source, {})
     assert shown in str(error.value)
+
+
+def test_a_set_of_keys_says_what_it_has_and_how_many() -> None:
+    keys = KeySet({"a", "b", "c"}.__contains__, lambda: 3)
+    declarations = Declarations({"x": DYN, "y": DYN})
+    is_in = compile("x in y", declarations)
+    assert [is_in(x=x, y=keys) for x in ("a", "d", 1)] == [True, False, False]
+    assert compile("[size(y), y.size()]", declarations)(y=keys) == [3, 3]
+    for source in ("y[0]", "y.all(e, true)"):
+        with pytest.raises(CelEvaluationError):
+            compile(source, declarations)(y=keys)

@@ -127,6 +127,19 @@ def test_success_in_another_process_discards_the_evidence(
     assert not _fail(other, "e")
 
 
+def test_success_in_a_session_that_was_handed_over_discards_its_evidence(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        POLICY.partition("learn:")[0] + "learn: {corroborate: 2, scope: session, ban: tool}\n"
+    )
+    one, other = (Guard.load(file, store=tmp_path / "s.db") for _ in range(2))
+    for guard, error in ((one, "wrong"), (other, None), (one, "wrong")):
+        with guard.session("s") as session:
+            session.record(session.check("build", {"target": "x"}), result="", error=error)
+        session.close()
+    assert not one.constraints()
+
+
 def test_a_success_beside_the_failure_ends_the_constraint_in_the_store(tmp_path: Path) -> None:
     session = _guard(tmp_path, 1).session("s")
     failing, succeeding = (session.check("build", {"target": "x"}) for _ in range(2))

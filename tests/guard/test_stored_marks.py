@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -351,6 +352,37 @@ def test_a_mark_that_another_program_wrote_opens_no_way(policy: Path, tmp_path: 
     assert "`marks`" in result.output
 
 
+def test_a_mark_that_another_program_wrote_is_reported_and_ends_with_its_record(
+    policy: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "state" / "store.db"
+    with Guard.load(policy, store=path) as guard:
+        session = guard.session("s", agent="a", project="p")
+        assert run(session, "write")
+        assert run(session, "test")
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE marks SET mac = 'forged'")
+    database.close()
+    store = SqliteStore(path, caps=CAPS, timeout=0.1)
+    with caplog.at_level("WARNING", "policyguard"), Guard.load(policy, store=store) as guard:
+        session = guard.session("t", agent="a", project="p")
+        assert [run(session, tool) for tool in ("list", "merge", "list")] == [True, False, True]
+        assert sorted(record.message.split(":")[0] for record in caplog.records) == [
+            "mark `tested` of the store does not count",
+            "mark `wrote` of the store does not count",
+        ]
+        with closing(SqliteStore(path, caps=CAPS)) as other:
+            for mark in other.marks.list():
+                if mark.key == "wrote":
+                    other.marks.delete(mark.id)
+        assert run(session, "merge")
+        _refuse(session, path, "rebase")
+        assert run(session, "list"), "all is loaded anew, once"
+        caplog.clear()
+        assert run(session, "list")
+        assert not caplog.records
+
+
 def test_a_mark_that_another_program_wrote_was_perhaps_cleared(
     policy: Path, tmp_path: Path
 ) -> None:
@@ -547,6 +579,26 @@ def test_what_a_refused_call_would_have_cleared_stays_set(policy: Path, tmp_path
         assert run(one, "ship")
 
 
+def test_what_a_refused_call_would_have_cleared_is_read_again(policy: Path, tmp_path: Path) -> None:
+    policy.write_text("".join(line for line in POLICY.splitlines(True) if "[edit], un" not in line))
+    store = SqliteStore(tmp_path / "state" / "store.db", caps=CAPS, timeout=0.1)
+    with Guard.load(policy, store=store) as guard:
+        session = guard.session("s", agent="a", project="p")
+        run(session, "test")
+        _refuse(session, store.path, "edit")
+        assert run(session, "ship"), "no edit has cleared it"
+
+
+def _refuse(session: Session, path: Path, tool: str) -> None:
+    """Check a call whose clearing cannot be stored."""
+    lock = _lock(path)
+    decision = session.check(tool, {})
+    assert [error.id for error in decision.errors] == ["journal"]
+    assert not decision.allowed
+    lock.execute("ROLLBACK")
+    lock.close()
+
+
 @pytest.mark.parametrize("doubt", ["unset", "set"])
 def test_a_mark_of_another_form_is_as_its_doubt_says(tmp_path: Path, doubt: str) -> None:
     policies = []
@@ -641,6 +693,20 @@ def test_agents_without_end_open_no_way_to_another(open_few: Open) -> None:
         for number in range(9):
             run(_of(guard, f"flood {number}"), "write")
         assert run(session, "merge"), "those that are set tell nothing any more"
+
+
+def test_what_falls_out_in_one_guard_falls_out_in_others(policy: Path, tmp_path: Path) -> None:
+    policy.write_text(POLICY + "bounds: {budget_keys: 4}\n")
+    one, two = (Guard.load(policy, store=tmp_path / "state" / "store.db") for _ in range(2))
+    session = _of(two, "clean")
+    assert [run(session, tool) for tool in ("write", "rebase", "merge")] == [True] * 3
+    for number in range(9):
+        run(_of(one, f"flood {number}"), "write")
+    assert not session.check("merge", {}).allowed, "two must not count on what has fallen out"
+    for number in range(9):
+        run(_of(two, f"again {number}"), "write")
+    last = one.session("last", agent="again 8")
+    assert not last.check("merge", {}).allowed
 
 
 def test_agents_of_which_nothing_is_set_fall_out_first(open_few: Open) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
-from policyguard import Guard
+from policyguard import Guard, UnknownCallError
+from policyguard.model.event import Event
 
 
 def test_repeated_calls_are_refused_and_the_host_is_warned_once(
@@ -62,3 +64,26 @@ def test_a_lost_report_among_others_is_no_reason_to_warn(caplog: pytest.LogCaptu
     for n in range(1100):
         session.check("bash", {"command": f"make {n}"})
     assert not caplog.records
+
+
+@pytest.mark.parametrize("in_flight", [4, 1], ids=["whole", "reduced"])
+def test_a_call_that_was_given_up_in_an_ended_session_is_unknown(
+    tmp_path: Path, in_flight: int
+) -> None:
+    file, now, events = tmp_path / "policy.yaml", [10**18], list[Event]()
+    file.write_text(
+        "policyguard: 1\nname: p\n"
+        f"bounds: {{unreported: 1m, in_flight: {in_flight}, given_up: 8}}\n"
+        "budgets: {jobs: {tools: [job], calls: 9}}\n"
+    )
+    session = Guard.load(file, clock=lambda: now[0], listener=events.append).session("s")
+    for number in range(4):
+        assert session.check("job", {"n": number}, call=f"h{number}").allowed
+        now[0] += 100 * 10**9
+    assert [*session.in_flight] == ["h3"]
+    session.end()
+    recorded = len(events)
+    for number in range(4):
+        with pytest.raises(UnknownCallError, match="the session is over"):
+            session.record(f"h{number}", result="late")
+    assert len(events) == recorded

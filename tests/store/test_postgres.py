@@ -227,6 +227,7 @@ def test_a_grant_to_a_scope_is_for_each_of_its_keys(postgres: Server) -> None:
         quota = store.quotas.open(key, QuotaSpec(limit=3))
         assert store.quotas.try_charge_all([(quota, most)], 1)
         assert not store.quotas.try_charge_all([(quota, 1)], 1)
+        assert quota.granted == 2
     store.close()
 
 
@@ -278,6 +279,26 @@ def test_what_a_lease_reserves_is_limited_by_it_and_comes_back(postgres: Server)
     quota.reserve(-quota.reserved)
     store.quotas.refresh([quota], 1)
     assert (quota.usage.used, quota.drawn) == (0, [])
+    store.close()
+
+
+def lease_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "policyguard-leases"}
+
+
+def test_one_thread_looks_at_leases_as_soon_as_there_is_one(postgres: Server) -> None:
+    others = lease_threads()
+    store = PostgresStore(postgres.new_address(), caps=CAPS, term=60)
+    small = store.quotas.open(QuotaKey("small", "p", "p"), QuotaSpec(limit=1))
+    assert store.quotas.try_charge_all([(small, 1)], 1)
+    assert (small.lease, lease_threads()) == (0, others)
+    for budget in ("one", "two"):
+        quota = store.quotas.open(QuotaKey(budget, "p", "p"), QuotaSpec(limit=10**9))
+        while not quota.lease:
+            assert store.quotas.try_charge_all([(quota, 1)], 1)
+        assert quota.asked_at < quota.until < quota.asked_at + 60, "the holder stops earlier"
+    (thread,) = lease_threads() - others
+    assert thread.daemon, "or the program would not end"
     store.close()
 
 

@@ -98,14 +98,33 @@ def test_the_dead_are_settled_first(tmp_path: Path) -> None:
     assert try_charge(late, quota, 100)
 
 
-def test_a_living_lease_whose_file_is_lost_counts_in_full_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("charged", [2, 60, 100])
+def test_a_living_lease_whose_file_is_lost_counts_in_full_once(
+    tmp_path: Path, charged: int
+) -> None:
+    """Of 60 the first ones are in the store already, of 100 all."""
     spec = QuotaSpec(limit=100)
     store, late = (SqliteStore(tmp_path / "store.db", caps=CAPS) for _ in range(2))
     (lost,) = open_quotas(store, 1, spec)
-    assert [try_charge(store, lost) for _ in range(2)] == [True] * 2
-    taken = 2 + lost.ceiling
+    asked = 0
+    for _ in range(charged):
+        if not lost.try_charge(1, 1):
+            assert store.quotas.try_charge_all([(lost, 1)], 1)
+            asked += 1
+    taken = asked + lost.ceiling
     (tmp_path / "store.db.purses").unlink()
     assert late.quotas.reset(NAME, spec).used == taken
     (quota,) = open_quotas(late, 1, spec)
     assert usage_at(late, quota) == 0
     assert drain(late, quota) == 100
+
+
+def test_a_reset_lease_holds_nothing_that_could_be_lost(tmp_path: Path) -> None:
+    spec = QuotaSpec(limit=100)
+    store, late = (SqliteStore(tmp_path / "store.db", caps=CAPS) for _ in range(2))
+    (lost,) = open_quotas(store, 1, spec)
+    assert [try_charge(store, lost) for _ in range(9)] == [True] * 9
+    assert late.quotas.reset(NAME, spec).used == 9
+    (tmp_path / "store.db.purses").unlink()
+    last = SqliteStore(tmp_path / "store.db", caps=CAPS)  # which has not mapped the file
+    assert last.quotas.reset(NAME, spec).used == 0

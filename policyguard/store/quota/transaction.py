@@ -131,8 +131,7 @@ class QuotaTransaction:
         for lease, words in leases:
             if words is not None:
                 words[ID] = -lease.id
-        if leases:
-            time.sleep(self._backend.visibility_delay)
+        time.sleep(self._backend.visibility_delay)
         for lease, words in leases:
             if words is None:  # lost: it may have used all
                 self.add_usage(max(0, lease.ceiling - lease.settled_amount))

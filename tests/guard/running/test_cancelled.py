@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from policyguard import CallRefused, Guard, Session
-from policyguard.model.event import Completed, Released
+from policyguard.compiler import compile_policy
+from policyguard.guard.replay import ReplayGuard
+from policyguard.model.event import Admitted, Completed, Released, SessionStarted
 from tests.guard.running.time_limits import EventLog
 
 POLICY = """
@@ -195,6 +197,59 @@ def test_cancelled_call_counts_as_a_repetition(session: Session) -> None:
     for _ in range(3):
         run_interrupted(session, "x", 0, SystemExit)
     assert [v.id for v in session.check("x", {"n": 0}).violations] == ["limits/default/repeat"]
+
+
+ENVELOPE = "outcomes: {envelope: [{state: failure, pattern: '^FAILED:'}]}\n"
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "text", "payload"),
+    [("", "SystemExit: stop", None), (ENVELOPE, "CANCELLED: SystemExit: stop", "SystemExit: stop")],
+    ids=["plain", "envelope"],
+)
+def test_the_model_is_told_that_a_call_was_stopped(
+    tmp_path: Path, outcomes: str, text: str, payload: str | None
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY + outcomes)
+    session = Guard.load(file).session("a")
+    recorded = session.record(session.check("x"), error=SystemExit("stop"))
+    assert recorded.text == text
+    assert recorded.outcome.ok
+    assert (recorded.outcome.error, recorded.outcome.payload) == ("SystemExit: stop", payload)
+    begun = session.check("x", {"n": 1})
+    session.close()
+    recorded = session.record(begun, error=SystemExit("stop"))
+    assert recorded.text == text
+    assert not recorded.counted
+
+
+def test_result_rules_read_the_outcome_of_a_cancelled_call(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "policyguard: 1\nname: stopped\nresult_rules:\n"
+        "  stop: {tools: [job], when: outcome.error.endsWith('stop'), effect: advise,"
+        " message: it was stopped}\n"
+    )
+    session = Guard.load(file).session("a")
+    for number, (word, advice) in enumerate([("stop", "it was stopped"), ("leave", "")]):
+        recorded = session.record(session.check("job", {"n": number}), error=SystemExit(word))
+        assert (recorded.advice, recorded.errors) == (advice, ())
+    begun = session.check("job")
+    session.close()
+    assert session.record(begun, error=SystemExit("stop")).outcome.state == "cancelled"
+
+
+@pytest.mark.parametrize(("outcomes", "payload"), [("", None), (ENVELOPE, "")])
+def test_a_cancelled_call_may_have_no_text_at_all(
+    tmp_path: Path, outcomes: str, payload: str | None
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY + outcomes)
+    session = ReplayGuard(compile_policy(file)).start_session(SessionStarted("a"))
+    assert session.check(Admitted("a", call="c", tool="x", args={})).allowed
+    outcome = session.record(Completed("a", call="c", state="cancelled")).outcome
+    assert (outcome.state, outcome.error, outcome.payload) == ("cancelled", "", payload)
 
 
 def test_cancelled_probe_allows_another(tmp_path: Path) -> None:

@@ -58,6 +58,26 @@ def test_timed_out_call_keeps_its_slot_as_long_as_it_runs(
     assert session.check("slow").allowed
 
 
+def test_the_end_of_a_session_frees_the_slots_of_its_calls(
+    open_session: OpenSession, gate: threading.Event
+) -> None:
+    session = open_session("budgets: {three: {concurrent: 3, per: project}}\n")
+    with pytest.raises(ToolTimeoutError):
+        session.run("slow", {}, make_stuck_tool(gate))
+    for number in range(2):
+        assert session.check("other", {"n": number}).allowed
+    beside = session.guard.session("beside")
+    assert not beside.check("other").allowed
+    session.end()
+    assert [beside.check("other", {"n": number}).allowed for number in range(4)] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+    gate.set()
+
+
 def test_folded_events_rebuild_the_taken_slots(
     open_session: OpenSession, log: EventLog, gate: threading.Event
 ) -> None:

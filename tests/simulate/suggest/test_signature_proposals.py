@@ -156,6 +156,20 @@ def test_unspecific_errors_are_not_proposed(error: str) -> None:
     assert _proposed(error) == []
 
 
+@pytest.mark.parametrize(
+    ("words", "is_proposed"),
+    [
+        ("quux glor", True),
+        ("quux glo", False),
+        ("quuxglorped", False),
+        ("quu glo ped", True),
+        ("quu glo", False),
+    ],
+)
+def test_a_signature_needs_two_words_and_eight_letters(words: str, is_proposed: bool) -> None:
+    assert bool(_proposed(f"{words} 1", f"{words} 2")) is is_proposed
+
+
 PLAIN = st.sampled_from(["quux", "glorp", "wibble", "frobbed"])
 # fmt: off
 HOSTILE = st.sampled_from([

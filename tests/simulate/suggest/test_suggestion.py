@@ -69,6 +69,8 @@ def test_a_limit_is_tightened_as_far_as_the_runs_allow(tmp_path: Path) -> None:
         3,
     )
     assert "repeat: {max: 3, window: all, same: call}" in suggestion.yaml
+    # As it stands, the settings side by side in both halves, and the proposed policy.
+    assert suggestion.replays == 4
 
 
 @pytest.mark.slow
@@ -114,13 +116,15 @@ budgets: {reads: {calls: 12, tools: [read]}}
 
 
 @pytest.mark.parametrize(
-    "hidden", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["whole", "redacted"]
+    ("hidden", "times"),
+    [(False, 20), (True, 5), pytest.param(True, 20, marks=pytest.mark.slow)],
+    ids=["whole", "few redacted", "redacted"],
 )
 def test_candidates_side_by_side_are_what_they_are_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: bool, times: int
 ) -> None:
     """If the proposed one does not refuse the same when replayed whole, all are replayed so."""
-    good, bad = [2, 3, 4, 5, 6] * 20, [5, 9, 14, 20] * 10
+    good, bad = [2, 3, 4, 5, 6] * times, [5, 9, 14, 20] * (times // 2)
     trace = _runs(tmp_path / "t.jsonl", good, bad, unknown=3)
     if hidden:
         events = [json.loads(line) for line in trace.read_text().splitlines()]

@@ -23,6 +23,9 @@ class TransitionHooks:
         """Follow a result. Return the ids of the constraints that it taught or confirmed."""
         return []
 
+    def on_timed_out_ended(self, attempt: Attempt) -> None:
+        """Follow the end of a call that ran on after its time was over."""
+
     def on_released(self, attempt: Attempt) -> None:
         """Follow an admission that was taken back."""
 

@@ -8,7 +8,12 @@ from policyguard.evaluator import unreported
 from policyguard.evaluator.approvals import ApprovalRequest
 from policyguard.evaluator.attempt import UNRECORDED_ARGS, Attempt, CallResult, WindowEntry
 from policyguard.evaluator.batches import BATCH_REFUSED
-from policyguard.evaluator.budgets.charges import apply_charge, free_slots, refund
+from policyguard.evaluator.budgets.charges import (
+    apply_charge,
+    free_slots,
+    free_timed_out_slots,
+    refund,
+)
 from policyguard.evaluator.evaluation import INTERNAL_ERROR
 from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.evaluator_state import EvaluatorState
@@ -239,7 +244,7 @@ def end_timed_out(
     if attempt is not None:
         if session.marks is not None:
             session.marks.complete(attempt, ())
-        free_slots(evaluator, state, attempt)
+        free_timed_out_slots(evaluator, state, attempt)
 
 
 def release(

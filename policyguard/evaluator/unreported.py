@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.budgets.charges import free_slots, holds_slot
+from policyguard.evaluator.budgets.charges import free_slots, free_timed_out_slots, holds_slot
 from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.evaluator_state import EvaluatorState
 from policyguard.evaluator.session_state import SessionState
@@ -24,7 +24,7 @@ def reclaim_calls(
     if len(session.timed_out) >= max_calls:
         ended = next(_not_held(session.timed_out), None)
         if ended is not None:
-            free_slots(evaluator, state, session.timed_out.pop(ended.id))
+            free_timed_out_slots(evaluator, state, session.timed_out.pop(ended.id))
     if len(session.in_flight) >= max_calls:
         calls = _not_held(session.in_flight)
         slotless = (attempt for attempt in calls if not holds_slot(evaluator, attempt))
@@ -46,7 +46,7 @@ def expire_calls(
             if calls is session.in_flight:
                 _give_up(evaluator, state, oldest, at)
             else:
-                free_slots(evaluator, state, calls.pop(oldest.id))
+                free_timed_out_slots(evaluator, state, calls.pop(oldest.id))
 
 
 def _not_held(calls: Mapping[str, Attempt]) -> Iterator[Attempt]:
@@ -85,7 +85,7 @@ def abandon_calls(
     for attempt in session.in_flight.values():
         _abandon(evaluator, state, attempt, at)
     for attempt in session.timed_out.values():
-        free_slots(evaluator, state, attempt)
+        free_timed_out_slots(evaluator, state, attempt)
     session.in_flight.clear()
     session.timed_out.clear()
     session.given_up.clear()

@@ -141,7 +141,7 @@ class GuardState(TransitionHooks):
             for id_ in attempt.probes:
                 self.constraint_set.end_probe(id_)
         if self.shared_budgets is not None:
-            self.shared_budgets.complete(attempt, result.charges)
+            self.shared_budgets.complete(attempt, result.charges, event.still_running)
         taught: list[str] = []
         if result.observations:
             confirmed = attempt.session.confirmed_constraints
@@ -157,6 +157,11 @@ class GuardState(TransitionHooks):
         if taught or event.score is not None or attempt.state_changing:
             self._progress_tracker.complete(attempt, outcome, taught=bool(taught))
         return taught
+
+    def on_timed_out_ended(self, attempt: Attempt) -> None:
+        """Free the slots of shared budgets."""
+        if self.shared_budgets is not None:
+            self.shared_budgets.free_slots(attempt)
 
     def on_released(self, attempt: Attempt) -> None:
         """End probes, refund shared budgets."""

@@ -20,6 +20,7 @@ _WORDS, _WRITTEN, _REDIRECT, _OPERATOR = 1, 2, 3, 4  # the groups of a token
 _FIRST_WORD = lazy_pattern(r"[\w.+-]++(?=[ \t]|$)", re.ASCII)
 # The grammar takes `- a=1` for an assignment, and no program is called `-`.
 _ODD_FIRST = lazy_pattern(r"[={}!]|\.exe\Z|\A-\Z")
+_CONTROL = lazy_pattern("[\x00-\x06\x08\x0e-\x1a\x1c-\x1f\ue000-\ue002\ud800-\udfff]")
 _ENDS = (";", "\n")
 RESERVED = frozenset(
     ["if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac"]
@@ -44,6 +45,8 @@ def split_plain(text: str) -> list[PlainCommand] | None:
     That is so for expansions, most escapes, files that are read, assignments, comments and all that
     stands in brackets or in the background.
     """
+    if has_control_characters(text):
+        return None
     commands: list[PlainCommand] = []
     words: list[str] = []
     files: tuple[str, ...] = ()
@@ -80,6 +83,11 @@ def split_plain(text: str) -> list[PlainCommand] | None:
     elif operator not in _ENDS or is_redirected:
         return None
     return commands
+
+
+def has_control_characters(text: str) -> bool:
+    """Whether a text has characters that no command needs, such as those that stand for marks."""
+    return not text.isprintable() and _CONTROL.search(text) is not None
 
 
 def _needs_parser(first: str) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from policyguard.shell.command_line import GLOB, MANY, NAME, CommandLine, Redirect, SimpleCommand
 from policyguard.shell.inputs import NO_TAIL, NOTHING, Input, Tail
-from policyguard.shell.plain import PlainCommand
+from policyguard.shell.plain import PlainCommand, has_control_characters
 from policyguard.shell.rewriting import MARK, HereDocument, lift
 from policyguard.shell.syntax_tree import EXPRESSIONS, Node, parse
 from policyguard.shell.variables import Variables
@@ -20,7 +20,6 @@ from policyguard.shell.written_files import PROCESS_FILE
 if TYPE_CHECKING:
     from policyguard.shell.reader import ShellReader
 
-CONTROL = re.compile("[\x00-\x06\x08\x0e-\x1a\x1c-\x1f\ue000-\ue002\ud800-\udfff]")
 _SIMPLE_REDIRECT = re.compile(
     r"[012]?>&[012]|[012&]?>>?[ \t]*([\w./-]*[A-Za-z./_][\w./-]*)", re.ASCII
 )
@@ -57,7 +56,7 @@ class Statements:
             return self.add_unknown("nesting is too deep", given.sources)
         if len(text) > self.bounds.chars:
             return self.add_unknown("text is too long", given.sources)
-        if not text.isprintable() and CONTROL.search(text):
+        if has_control_characters(text):
             return self.add_unknown("text has control characters", given.sources)
         outer = self.source, self.documents
         depth = self._depth

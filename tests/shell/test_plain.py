@@ -169,5 +169,7 @@ def test_most_of_what_is_plain_needs_no_parser() -> None:
         "if a; then b; fi",
         "export A=1",
         "a\n&& b",
+        "ls '\x01' \\;",
+        "ls '\ud800'",
     ):
         assert split_plain(text) is None

@@ -168,6 +168,12 @@ def free_slots(evaluator: Evaluator, state: EvaluatorState, attempt: Attempt) ->
                 usage.running -= 1
 
 
+def free_timed_out_slots(evaluator: Evaluator, state: EvaluatorState, attempt: Attempt) -> None:
+    """Free the slots of a call whose time was over, and that has ended or is taken to have."""
+    free_slots(evaluator, state, attempt)
+    state.hooks.on_timed_out_ended(attempt)
+
+
 def holds_slot(evaluator: Evaluator, attempt: Attempt) -> bool:
     """Whether a call holds a slot."""
     return any(_takes_slot(evaluator, charge) for charge in attempt.charges)

@@ -23,6 +23,7 @@ from policyguard.evaluator.evaluator_state import EvaluatorState
 from policyguard.evaluator.plan import BoundPlan, Plan
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard.budgets.quota_names import QuotaName, quota_spec
+from policyguard.guard.budgets.reservations import Reservation, Reservations
 from policyguard.guard.learning.constraint_sync import POLL_INTERVAL
 from policyguard.model.amounts import SCALE, to_units
 from policyguard.model.decision import EvalError, Violation
@@ -69,7 +70,7 @@ class SharedBudgets:
         self._has_held = any(shared.spec.reserves for shared in self._budgets.values())
         self._open_quotas: OrderedDict[tuple[str, str], _OpenQuota] = OrderedDict()
         self._charged_attempt: Attempt | None = None
-        self._reservations: dict[tuple[str, str], list[tuple[Quota, int]]] = {}
+        self._reservations = Reservations()
         self._unwritten_usage: dict[tuple[str, str], tuple[int, int]] = {}
         for id_ in self._budgets:
             ledger.stored_key_counts[id_] = 0
@@ -186,12 +187,16 @@ class SharedBudgets:
                 if not is_charged:
                     self._defer_usage(charge.budget, charge.key, charge.amount, attempt.at)
             elif is_charged:
-                reserved.append((self._get_quota(charge.budget, charge.key).quota, charge.amount))
-        if reserved:
-            self._reservations[attempt.session.id, attempt.id] = reserved
+                quota = self._get_quota(charge.budget, charge.key).quota
+                is_slot = shared.budget.kind == "concurrent"
+                reserved.append(Reservation(quota, charge.amount, is_slot))
+        self._reservations.hold(attempt, reserved)
 
-    def complete(self, attempt: Attempt, charges: tuple[Charge, ...]) -> None:
-        """Count what a completed call used, and release what it reserved."""
+    def complete(self, attempt: Attempt, charges: tuple[Charge, ...], still_running: bool) -> None:
+        """Count what a completed call used, and release what it reserved.
+
+        One whose time is over keeps its slots while it is `still_running`, until `free_slots`.
+        """
         if self._has_post_paid:
             extra = {charge.budget: charge.amount for charge in charges}
             for charge in attempt.charges:
@@ -201,7 +206,11 @@ class SharedBudgets:
                     if not attempt.is_given_up:  # then its reserve was counted as used
                         amount += charge.amount
                     self._record_usage(charge.budget, charge.key, amount, attempt.completed_at)
-        self._end_reservations(attempt)
+        self._reservations.end(attempt, but_slots=still_running and not attempt.is_given_up)
+
+    def free_slots(self, attempt: Attempt) -> None:
+        """Free the slots of a call that ran on after its time was over."""
+        self._reservations.end(attempt)
 
     def spend(self, event: Spent) -> None:
         """Count what the model used between calls."""
@@ -215,7 +224,7 @@ class SharedBudgets:
             shared = self._budgets.get(charge.budget)
             if shared is not None and not shared.spec.reserves:
                 self._record_usage(charge.budget, charge.key, -charge.amount, attempt.at)
-        self._end_reservations(attempt)
+        self._reservations.end(attempt)
 
     def abandon(self, attempt: Attempt, at: int | None) -> None:
         """Count what an unreported call reserved as used, except slots."""
@@ -223,12 +232,12 @@ class SharedBudgets:
             shared = self._budgets.get(charge.budget)
             if shared is not None and shared.budget.post_paid:
                 self._record_usage(charge.budget, charge.key, charge.amount, at)
-        self._end_reservations(attempt)
+        self._reservations.end(attempt)
 
     def release_held(self, session: SessionState) -> None:
         """Release what the calls of a session reserve: a resumed session does without."""
         for attempt in (*session.in_flight.values(), *session.timed_out.values()):
-            self._end_reservations(attempt)
+            self._reservations.end(attempt)
 
     def grant(self, session: SessionState, event: Granted) -> None:
         """Raise a budget for all processes. `StoreError` if that cannot be written."""
@@ -366,11 +375,6 @@ class SharedBudgets:
                 continue
             with suppress(StoreError):  # a reservation would be released anyway
                 opened.quota.reserve(amount)
-
-    def _end_reservations(self, attempt: Attempt) -> None:
-        if self._reservations:
-            for handle, amount in self._reservations.pop((attempt.session.id, attempt.id), ()):
-                handle.reserve(-amount)
 
     def _record_usage(self, budget: str, key: str, amount: int, at: int | None) -> None:
         """Count usage, or keep it until the store can be written."""

@@ -200,9 +200,10 @@ class _Search:
             return None
         rest = frozenset(range(len(self._base))) - exploring
         only = {self._base[index].key for index in rest}
-        unexplored = Sweep(self._axes, self._base, rest).run(
-            lambda entries: self._replay(entries, only), choices
-        )
+        rest_sweep = Sweep(self._axes, self._base, rest)
+        unexplored = rest_sweep.run(lambda entries: self._replay(entries, only), choices)
+        if not rest_sweep.has_replayed(choices):
+            return None
         partial = {session.key for session in self._base if not session.is_complete}
         replayed: Replayed = []
         for combination in path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +57,25 @@ def test_timed_out_call_keeps_its_slot_as_long_as_it_runs(
     gate.set()
     log.wait(CallEnded)
     assert session.check("slow").allowed
+
+
+def test_timed_out_call_keeps_a_slot_of_a_shared_budget(
+    open_session: OpenSession, log: EventLog, gate: threading.Event, tmp_path: Path
+) -> None:
+    extra = "budgets: {two: {concurrent: 2, per: project}}\n"
+    session = open_session(extra, store=tmp_path / "state.db")
+    with pytest.raises(ToolTimeoutError):
+        session.run("slow", {}, make_stuck_tool(gate))
+    first = session.check("other")
+    assert first.allowed
+    beside = session.guard.session("beside")
+    assert not beside.check("other").allowed, "two are running"
+    gate.set()
+    log.wait(CallEnded)
+    assert beside.check("other").allowed
+    assert not beside.check("other", {"n": 1}).allowed
+    session.record(first)
+    assert beside.check("other", {"n": 1}).allowed
 
 
 def test_the_end_of_a_session_frees_the_slots_of_its_calls(

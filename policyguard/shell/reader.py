@@ -39,7 +39,7 @@ class ShellReader:
         self.neutral = frozenset(facts.neutral)
         self.folders = frozenset(facts.folders)
         self._run_no_other: dict[str, bool] = {}
-        self._latest = CommandText("", self)
+        self._latest: CommandText | None = None
         self._kept: OrderedDict[str, CommandLine] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -61,7 +61,7 @@ class ShellReader:
     def look_at(self, text: str) -> CommandText:
         """Return what can be asked of a text. The latest is kept: many rules ask about it."""
         latest = self._latest
-        if text == latest.text:
+        if latest is not None and text == latest.text:
             return latest
         asked = CommandText(text, self)
         if len(text) <= self.facts.bounds.chars:
@@ -71,7 +71,9 @@ class ShellReader:
     def split_plain(self, text: str) -> list[PlainCommand] | None:
         """Split a text as `plain.split_plain` does, if that has not been done."""
         latest = self._latest
-        return latest.split() if text == latest.text else split_plain(text)
+        if latest is not None and text == latest.text:
+            return latest.split()
+        return split_plain(text)
 
     def is_inert(self, program: str, arguments: Sequence[str]) -> bool:
         """Whether a command runs no other, and writes nothing that its words name."""

@@ -196,13 +196,11 @@ class _Search:
         """
         path = [combination for combination in path if self._is_valid(combination)]
         choices = {choice for combination in path for choice in _list_choices(combination)}
-        if not sweep.has_replayed(choices):
-            return None
         rest = frozenset(range(len(self._base))) - exploring
         only = {self._base[index].key for index in rest}
         rest_sweep = Sweep(self._axes, self._base, rest)
         unexplored = rest_sweep.run(lambda entries: self._replay(entries, only), choices)
-        if not rest_sweep.has_replayed(choices):
+        if not (sweep.has_replayed(choices) and rest_sweep.has_replayed(choices)):
             return None
         partial = {session.key for session in self._base if not session.is_complete}
         replayed: Replayed = []

@@ -144,7 +144,7 @@ def doctor(host: str, settings: Path | None, program: str | None, *, proves: boo
             elif result.enforced is None:
                 held &= _report(result.name, "NO ATTEMPT was made", False)
             elif not result.enforced and result.name in RUNNERS[host].limits:
-                _report(result.name, "not enforced, a limit of this host", False)
+                held &= _report(result.name, "not enforced, a limit of this host", True)
             else:
                 text = "enforced" if result.enforced else "NOT ENFORCED"
                 held &= _report(result.name, text, result.enforced)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from policyguard.shell.command_line import MANY, Redirect, SimpleCommand
+from policyguard.shell.command_line import MANY, SimpleCommand
 from policyguard.shell.command_text import CommandText
 from policyguard.shell.matching import may_match, must_match
 from policyguard.shell.pattern import CommandPattern
@@ -110,8 +110,7 @@ class CommandPatterns:
 
     def _read(self, command: PlainCommand) -> ReadCommand:
         path, *arguments = command.words
-        redirects = tuple(Redirect(True, file) for file in command.files)
-        simple = SimpleCommand(path, path, tuple(arguments), redirects)
+        simple = SimpleCommand(path, path, tuple(arguments), command.redirects)
         return ReadCommand(simple, self._reader.programs)
 
     def find_commands(self, text: str) -> frozenset[int]:

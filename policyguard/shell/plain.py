@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from policyguard.engines.lazy_pattern import lazy_pattern
+from policyguard.shell.command_line import Redirect
 from policyguard.shell.words import SIMPLE_WORD, read_simple_words
 
 _END = r"(?=[ \t\n;|]|&&|$)"
@@ -37,6 +38,11 @@ class PlainCommand(msgspec.Struct, frozen=True):
     """What its redirections write."""
     is_piped: bool
     """Whether it reads what the command before it writes."""
+
+    @property
+    def redirects(self) -> tuple[Redirect, ...]:
+        """What its redirections write, as of any command."""
+        return tuple([Redirect(True, file) for file in self.files])
 
 
 def split_plain(text: str) -> list[PlainCommand] | None:

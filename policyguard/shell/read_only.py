@@ -9,7 +9,7 @@ from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.engines.regex import Regex
 from policyguard.model.shell import Wrapper
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, read_arguments
-from policyguard.shell.command_line import MANY, Redirect, SimpleCommand
+from policyguard.shell.command_line import MANY, SimpleCommand
 from policyguard.shell.plain import find_first_word
 from policyguard.shell.reader import ShellReader
 from policyguard.shell.words import is_static
@@ -55,8 +55,8 @@ def _answer_plain(text: str, reader: ShellReader) -> bool | None:
             return None
         if reader.code.find(program) is not None:
             return None
-        redirects = tuple(Redirect(True, file) for file in command.files)
-        if not _is_read_only(SimpleCommand(words[0], program, (*words[1:],), redirects), reader):
+        simple = SimpleCommand(words[0], program, (*words[1:],), command.redirects)
+        if not _is_read_only(simple, reader):
             return False
     return True
 

@@ -97,8 +97,7 @@ class Statements:
             else:
                 indices += last
                 read = given
-            redirects = tuple(Redirect(True, file) for file in command.files)
-            last = self._wrapped.add(command.words, read, redirects, (), ())
+            last = self._wrapped.add(command.words, read, command.redirects, (), ())
         return indices + last
 
     def add_unknown(self, reason: str, sources: Sequence[int] = ()) -> list[int]:

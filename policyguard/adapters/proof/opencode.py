@@ -45,5 +45,4 @@ OPENCODE_RUNNER = HostRunner(
     lambda place: place / "home" / ".config" / "opencode" / "plugins" / "policyguard.js",
     _prepare,
     _scripts,
-    frozenset(),
 )

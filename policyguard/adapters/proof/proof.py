@@ -58,7 +58,7 @@ class HostRunner(NamedTuple):
     settings: Callable[[Path], Path]
     prepare: Callable[[Workplace, int], tuple[list[str], dict[str, str]]]
     scripts: Callable[[Path], dict[str, Script]]
-    limits: frozenset[str]
+    limits: frozenset[str] = frozenset()
 
 
 class ProofResult(NamedTuple):

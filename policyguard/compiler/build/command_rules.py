@@ -66,12 +66,16 @@ class CommandRules:
         if len(others) == len(rule_ids):
             return ask_all
         ask_others = self._expressions.prefilter(paths[index] for index in others)
-        indices = {rule: index for index, rule in enumerate(rule_ids) if rule in self}
 
         def prefilter(activation: Activation) -> tuple[int, ...]:
             if (command := activation.read_command()) and (selecting := self.find(command)):
-                left_out = {index for rule, index in indices.items() if rule not in selecting}
-                return tuple([index for index in ask_all(activation) if index not in left_out])
+                return tuple(
+                    [
+                        index
+                        for index in ask_all(activation)
+                        if (rule := rule_ids[index]) in selecting or rule not in self
+                    ]
+                )
             if not others:
                 return ()
             return tuple([others[index] for index in ask_others(activation)])

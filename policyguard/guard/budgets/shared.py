@@ -188,8 +188,7 @@ class SharedBudgets:
                     self._defer_usage(charge.budget, charge.key, charge.amount, attempt.at)
             elif is_charged:
                 quota = self._get_quota(charge.budget, charge.key).quota
-                is_slot = shared.budget.kind == "concurrent"
-                reserved.append(Reservation(quota, charge.amount, is_slot))
+                reserved.append(Reservation(quota, charge.amount, shared.spec.counts_slots))
         self._reservations.hold(attempt, reserved)
 
     def complete(self, attempt: Attempt, charges: tuple[Charge, ...], still_running: bool) -> None:

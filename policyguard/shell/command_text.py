@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,6 +32,8 @@ class CommandText:
         self._plain: list[PlainCommand] | None = None
         self._lone: LoneCommands | None = None
         self._has_plain = self._has_lone = False  # whether the two above are known
+        self._commands: list[ReadCommand] | None = None
+        self._placed: list[ReadCommand] | None = None
 
     def split(self) -> list[PlainCommand] | None:
         """Return its commands; None if it takes a parser to split them."""
@@ -42,41 +43,45 @@ class CommandText:
         return self._plain
 
     def find_lone(self) -> LoneCommands | None:
-        """Return its commands, if it is plain and none runs another; else read `commands`."""
+        """Return its commands, if it is plain and none runs another; else `read_commands`."""
         if not self._has_lone:
             self._lone = _find_lone(self.split(), self._reader)
             self._has_lone = True
         return self._lone
 
-    @cached_property
-    def line(self) -> CommandLine:
-        """All that it runs."""
+    def read(self) -> CommandLine:
+        """Return all that it runs, which the reader keeps."""
         return self._reader.read(self.text)
 
-    @cached_property
-    def commands(self) -> list[ReadCommand]:
-        """All that it runs, with arguments."""
-        programs = self._reader.programs
-        return [ReadCommand(command, programs) for command in self.line.commands]
+    def read_commands(self) -> list[ReadCommand]:
+        """Return all that it runs, with arguments."""
+        if self._commands is None:
+            programs = self._reader.programs
+            self._commands = [ReadCommand(command, programs) for command in self.read().commands]
+        return self._commands
 
-    @cached_property
-    def placed(self) -> list[ReadCommand]:
-        """All that it runs, with the folders that it may run in."""
-        line, programs = self.line, self._reader.programs
+    def place_commands(self) -> list[ReadCommand]:
+        """Return all that it runs, with the folders that it may run in."""
+        if self._placed is None:
+            self._placed = self._place_commands()
+        return self._placed
+
+    def _place_commands(self) -> list[ReadCommand]:
+        line, programs = self.read(), self._reader.programs
         if not any(command.program in FOLDER_COMMANDS for command in line.commands):
-            return self.commands
+            return self.read_commands()
         places = find_folders(self.text, line)
         return [
             ReadCommand(command, programs, folders)
             for command, folders in zip(line.commands, places, strict=True)
         ]
 
-    @cached_property
-    def programs(self) -> frozenset[str] | None:
-        """The programs that it runs; None if one is not known."""
-        if not all(read.is_known for read in self.commands):
+    def find_programs(self) -> frozenset[str] | None:
+        """Return the programs that it runs; None if one is not known."""
+        commands = self.read_commands()
+        if not all(read.is_known for read in commands):
             return None
-        return frozenset([read.command.program for read in self.commands])
+        return frozenset([read.command.program for read in commands])
 
 
 def _find_lone(plain: list[PlainCommand] | None, reader: ShellReader) -> LoneCommands | None:

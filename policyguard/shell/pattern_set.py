@@ -128,10 +128,10 @@ class CommandPatterns:
         )
 
     def _choose_commands(self, asked: CommandText) -> list[ReadCommand]:
-        return asked.placed if self._names_files else asked.commands
+        return asked.place_commands() if self._names_files else asked.read_commands()
 
     def _find(self, asked: CommandText) -> CommandPattern | None:
-        programs = asked.programs
+        programs = asked.find_programs()
         for pattern, last in zip(self.patterns, self._last_programs, strict=True):
             if programs is not None and last is not None and last.isdisjoint(programs):
                 continue
@@ -147,7 +147,7 @@ class CommandPatterns:
         if len(text) <= self._max_chars and not self.concerns(text):
             return False
         commands = [
-            read for read in self._reader.look_at(text).commands if not read.command.guessed
+            read for read in self._reader.look_at(text).read_commands() if not read.command.guessed
         ]
         return any(
             any(must_match(pattern.stages[0], read) for read in commands)
@@ -166,8 +166,8 @@ class CommandPatterns:
         except KeyError:
             pass
         asked = self._reader.look_at(text)
-        covered = not asked.line.opaque and all(
-            read.command.guessed or self._covers(read) for read in asked.commands
+        covered = not asked.read().opaque and all(
+            read.command.guessed or self._covers(read) for read in asked.read_commands()
         )
         if len(text) <= self._max_chars:
             self._keep(self._covered, text, covered)

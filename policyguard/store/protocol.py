@@ -264,8 +264,11 @@ class EvidenceStore(Protocol):
     def delete_scope(self, scope: str) -> None:
         r"""Delete the evidence of a scope, and of those that begin with it and `\x1f`."""
 
-    def list(self) -> tuple[tuple[str, str, bytes], ...]:
-        """Return scope, key and payload of each, by scope and key."""
+    def list(self, scope: str | None = None) -> tuple[tuple[str, str, bytes], ...]:
+        """Return scope, key and payload of each, or of what `delete_scope` would delete.
+
+        In the order of scopes and keys.
+        """
 
 
 class SessionLock(Protocol):

@@ -463,6 +463,29 @@ def test_what_a_session_learned_for_itself_ends_with_it(tmp_path: Path, closes: 
         assert sorted(one.scope for one in store.constraints.list()) == kept
 
 
+def test_a_success_counts_in_a_session_that_was_handed_over(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY.replace("CORROBORATE, scope: project", "2, scope: session"))
+    first, second = (Guard.load(file, store=tmp_path / "s.db") for _ in range(2))
+
+    def is_allowed(guard: Guard, error: str) -> bool:
+        with guard.session("s") as session:
+            decision = session.check("build", {"n": 1})
+            if decision.allowed:
+                session.record(decision, result="fine", error=error or None)
+            return decision.allowed
+
+    with first, second:
+        first.session("s").close()
+        assert is_allowed(second, "wrong")
+        assert is_allowed(first, ""), "which refutes what the second guard has learned"
+        assert is_allowed(second, "wrong")
+        assert is_allowed(second, "")
+        assert is_allowed(first, "wrong")
+        assert is_allowed(second, "wrong")
+        assert not is_allowed(first, "")
+
+
 def test_a_run_that_ended_takes_nothing_from_a_later_one_of_its_session(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY.replace("CORROBORATE, scope: project", "1, scope: session"))

@@ -339,5 +339,7 @@ def test_integers_beyond_64_bits_are_stored_as_floats(number: int, stored: float
 def test_the_evidence_of_a_scope_goes_with_its_keys(store: Store) -> None:
     for scope in ("session:a", "session:a\x1fgpu", "session:a2", "project:"):
         store.evidence.put(scope, "k", b"x")
+    found = [scope for scope, _, _ in store.evidence.list("session:a")]
+    assert found == ["session:a", "session:a\x1fgpu"]
     store.evidence.delete_scope("session:a")
     assert [scope for scope, _, _ in store.evidence.list()] == ["project:", "session:a2"]

@@ -19,7 +19,7 @@ from policyguard.cel.check.operator_types import (
     suggest_literal,
 )
 from policyguard.cel.check.overloads import ResolvedCall, find_accessor, resolve_call
-from policyguard.cel.check.problems import Problems, did_you_mean, suggest_field
+from policyguard.cel.check.problems import Problems, suggest_name
 from policyguard.cel.check.scope import FieldPath, Scope, field_name
 from policyguard.cel.declarations import Declarations
 from policyguard.cel.syntax import ast
@@ -168,7 +168,7 @@ class _Checker:
             message = f"`{record}` has no field `{name}`"
             foreign = _FOREIGN_FIELDS.get(name.casefold())
             help_ = f"did you mean `{foreign}`?" if foreign in record.fields else None
-            help_ = help_ or suggest_field(name, record.fields)
+            help_ = help_ or suggest_name(name, record.fields)
             self.problems.report("unknown-field", message, span, help_)
         return field
 
@@ -307,7 +307,7 @@ class _Checker:
             return
         if name not in vocabulary.members:
             message = f"unknown {vocabulary.vocabulary} `{name}`"
-            help_ = did_you_mean(name, vocabulary.members)
+            help_ = suggest_name(name, vocabulary.members)
             self.problems.report("unknown-name", message, node.span, help_)
 
     def check_membership(self, node: ast.Binary, left: Type, right: Type) -> None:

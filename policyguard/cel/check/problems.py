@@ -9,7 +9,7 @@ from typing import Literal
 from policyguard.cel.errors import Problem
 from policyguard.cel.syntax.ast import TextSpan
 
-_MAX_FIELDS = 8
+_MAX_NAMES = 8
 """Fields to name where none is similar."""
 
 
@@ -69,9 +69,9 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
     return f"did you mean `{match}`?" if match is not None else None
 
 
-def suggest_field(name: str, fields: Iterable[str]) -> str | None:
-    """Return help that names the closest field, or all of a few; None if there are many."""
-    known = sorted(fields)
-    if (closest := did_you_mean(name, known)) or not 0 < len(known) <= _MAX_FIELDS:
+def suggest_name(name: str, names: Iterable[str]) -> str | None:
+    """Return help that has the closest of the names, or all of a few; None if there are many."""
+    known = sorted(filter(None, names))
+    if (closest := did_you_mean(name, known)) or not 0 < len(known) <= _MAX_NAMES:
         return closest
-    return f"known here: {', '.join(f'`{field}`' for field in known)}"
+    return f"known here: {', '.join(f'`{one}`' for one in known)}"

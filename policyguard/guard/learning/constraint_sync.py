@@ -76,9 +76,7 @@ class ConstraintSync:
         self._has_unsaved = False
         self._unsaved_evidence: dict[tuple[str, str], None] = {}
         self._load_changes()
-        for _, _, payload in store.evidence.list():
-            for piece in decode_evidence(payload, store):
-                constraint_set.put_evidence(piece)
+        self._load_evidence(None)
         constraint_set.changed_ids.clear()
         watch = getattr(store, "on_change", None)
         if watch is not None:
@@ -100,6 +98,11 @@ class ConstraintSync:
         if self.store.constraints.version() != self._version:
             self._load_changes()
         self.current_at = now
+
+    def resume_session(self, session: str) -> None:
+        """Load what another process may have learned in a session, to go on with it here."""
+        self._load_evidence(session_scope(session))
+        self.next_poll = 0.0
 
     def complete(self, fold: Callable[[], list[str]], result: CallResult) -> list[str]:
         """Fold a result and store what was learned from it.
@@ -225,6 +228,11 @@ class ConstraintSync:
         self._constraint_set.forget_evidence(observation.scope, observation.evidence_key)
         for piece in decode_evidence(payload, self.store):
             self._constraint_set.put_evidence(piece)
+
+    def _load_evidence(self, scope: str | None) -> None:
+        for _, _, payload in self.store.evidence.list(scope):
+            for piece in decode_evidence(payload, self.store):
+                self._constraint_set.put_evidence(piece)
 
     def _load_changes(self) -> None:
         changes = self.store.constraints.changes(self._version)

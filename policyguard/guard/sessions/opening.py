@@ -184,6 +184,8 @@ def _add_session(
     steady_clock = _find_steady_clock(guard, "" if state.parent is None else state.parent.id)
     if resumed is not None:
         steady_clock = continue_from(steady_clock, state.now)
+        if guard._constraint_sync is not None:
+            guard._constraint_sync.resume_session(event.session)
         _repeat_clearings(guard, state)
     session._pipeline.steady_clock = steady_clock
     guard._open_sessions.add(session)

@@ -245,12 +245,13 @@ class MemoryEvidence:
 
     def delete_scope(self, scope: str) -> None:
         with self._table.undo_log():
-            for one, key in tuple(self._table.rows):
-                if one == scope or one.startswith(f"{scope}\x1f"):
-                    self._table.delete((one, key))
+            for one, key, _ in self.list(scope):
+                self._table.delete((one, key))
 
-    def list(self) -> tuple[tuple[str, str, bytes], ...]:
+    def list(self, scope: str | None = None) -> tuple[tuple[str, str, bytes], ...]:
         with self._table.undo_log():
             return tuple(
-                (scope, key, payload) for (scope, key), payload in sorted(self._table.rows.items())
+                (one, key, payload)
+                for (one, key), payload in sorted(self._table.rows.items())
+                if scope is None or one == scope or one.startswith(f"{scope}\x1f")
             )

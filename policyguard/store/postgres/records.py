@@ -169,6 +169,9 @@ class PostgresRecords:
         return int(rows[0][0]) if rows else 0
 
 
+_IN_SCOPE = "(scope = %s OR starts_with(scope, %s))"
+
+
 class PostgresEvidence:
     """See `policyguard.store.protocol.EvidenceStore`."""
 
@@ -197,7 +200,7 @@ class PostgresEvidence:
         self._delete("scope = %s AND key = %s", scope, key)
 
     def delete_scope(self, scope: str) -> None:
-        self._delete("scope = %s OR starts_with(scope, %s)", scope, f"{scope}\x1f")
+        self._delete(_IN_SCOPE, scope, f"{scope}\x1f")
 
     def _delete(self, where: str, *values: str) -> None:
         with self._database.transaction():
@@ -207,8 +210,11 @@ class PostgresEvidence:
             )
             self._table.note_deleted(len(gone))
 
-    def list(self) -> tuple[tuple[str, str, bytes], ...]:
+    def list(self, scope: str | None = None) -> tuple[tuple[str, str, bytes], ...]:
+        where = "TRUE" if scope is None else _IN_SCOPE
         rows = self._database.execute(
-            'SELECT scope, key, payload FROM evidence ORDER BY scope COLLATE "C", key COLLATE "C"'
+            f"SELECT scope, key, payload FROM evidence WHERE {where} "  # noqa: S608 - our own text
+            'ORDER BY scope COLLATE "C", key COLLATE "C"',
+            () if scope is None else (scope, f"{scope}\x1f"),
         )
         return tuple((row[0], row[1], row[2]) for row in rows)

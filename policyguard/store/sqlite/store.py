@@ -315,12 +315,21 @@ class SqliteEvidence(SqliteTable):
 
     def delete_scope(self, scope: str) -> None:
         self._database.execute(
-            "DELETE FROM evidence WHERE scope = ? OR (scope > ? AND scope < ?)",
-            (scope, f"{scope}\x1f", f"{scope}\x20"),
+            f"DELETE FROM evidence WHERE {_IN_SCOPE}",  # noqa: S608 - our own text
+            _scope_bounds(scope),
         )
 
-    def list(self) -> tuple[tuple[str, str, bytes], ...]:
+    def list(self, scope: str | None = None) -> tuple[tuple[str, str, bytes], ...]:
+        where = "TRUE" if scope is None else _IN_SCOPE
         rows = self._database.execute(
-            "SELECT scope, key, payload FROM evidence ORDER BY scope, key"
+            f"SELECT scope, key, payload FROM evidence WHERE {where} ORDER BY scope, key",  # noqa: S608 - our own text
+            () if scope is None else _scope_bounds(scope),
         )
         return tuple((row[0], row[1], row[2]) for row in rows)
+
+
+_IN_SCOPE = "(scope = ? OR (scope > ? AND scope < ?))"
+
+
+def _scope_bounds(scope: str) -> tuple[str, str, str]:
+    return scope, f"{scope}\x1f", f"{scope}\x20"

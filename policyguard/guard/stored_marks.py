@@ -74,12 +74,13 @@ class StoredMarks:
         if self._records.version() == self.clearings and not self._is_outdated:
             return
         changes = self._records.changes(0 if self._is_outdated else self.clearings)
+        forged = self._forged
         if changes.is_complete or self._is_outdated:
             self._states.clear()
             self._places.clear()
-            self._forged.clear()
+            self._forged = {}
         for record in sorted(changes.records, key=lambda record: record.updated_at):
-            self._load(record, changes.version)
+            self._load(record, forged.get(record.id), changes.version)
         self.clearings = changes.version
         self._is_outdated = False
 
@@ -230,11 +231,12 @@ class StoredMarks:
         places.pop(id_, None)
         places[id_] = None
 
-    def _load(self, record: RevocableRecord, version: int) -> None:
+    def _load(self, record: RevocableRecord, forged_at: int | None, version: int) -> None:
+        """Load a record that was found to be forged at a version before, or is read anew."""
         state = decode_mark(record, self._key)
         if state is None:
-            if record.id not in self._forged:
-                self._forged[record.id] = version
+            self._forged[record.id] = version if forged_at is None else forged_at
+            if forged_at is None:
                 warn(
                     f"mark `{record.key:.80}` of the store does not count: it was changed, or set "
                     "under another key"

@@ -87,6 +87,7 @@ class Activation:
     """
 
     data_text = ""
+    _known_command: str | None = None
 
     command: str
     data: Any
@@ -114,9 +115,8 @@ class Activation:
         Its command is kept: it depends on the arguments alone.
         """
         renewed = Activation(self.attempt, self.context, at)
-        command = self.__dict__.get("command")
-        if command is not None:
-            renewed.command = command
+        if self._known_command is not None:
+            renewed.command = renewed._known_command = self._known_command
         return renewed
 
     def __getattr__(self, name: str) -> Any:
@@ -151,18 +151,11 @@ class Activation:
             call[name] = getattr(self, name)
         return call
 
-    def read_command(self) -> str:
-        """Return `command`, without what it costs to miss an attribute first."""
-        values = self.__dict__
-        command: str | None = values.get("command")
-        if command is None:
-            command = values["command"] = self._derive_command()
-        return command
-
     def _derive_command(self) -> str:
         command: str = self._derive("command")
         if self.attempt.tool in self.context.first_line_tools:
-            return command.partition("\n")[0]
+            command = command.partition("\n")[0]
+        self._known_command = command
         return command
 
     def _derive(self, name: str) -> Any:

@@ -216,11 +216,12 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             if likeness in calls:
                 evaluates_limits = attempt.recurs = True
                 break
+        rules = plan.rules.possible_matches(attempt) if plan.rules else ()
         if not (
             evaluates_limits
             or learned
             or plan.budgets
-            or plan.rules
+            or rules
             or attempt.errors
             or attempt.is_unknown
             or attempt.pins
@@ -238,13 +239,12 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             violation = budget.evaluate(state.ledger, attempt)
             if violation is not None:
                 (would if budget.observe else found).append(violation)
-        if plan.rules:
-            for rule in plan.rules.possible_matches(attempt):
-                if attempt.at is None and rule.reads_time:
-                    continue
-                violations = rule.evaluate(attempt)
-                if violations:
-                    (would if rule.observe else found).extend(violations)
+        for rule in rules:
+            if attempt.at is None and rule.reads_time:
+                continue
+            violations = rule.evaluate(attempt)
+            if violations:
+                (would if rule.observe else found).extend(violations)
         if not (found or would or attempt.errors):
             return ALLOWED
         if mode.observe:

@@ -35,16 +35,13 @@ class CommandRules:
         return rule_id in self._items
 
     def find(self, command: str) -> frozenset[str]:
-        """Return the ids of the rules that may select a command.
-
-        One search tells that there are none; what it found before is kept.
-        """
-        if not self._concerns(command):
-            return _NONE
+        """Return the ids of the rules that may select a command. Found once for each text."""
         is_short = len(command) <= self._shell.bounds.chars
         return self._find_kept(command) if is_short else self._find(command)
 
     def _find(self, command: str) -> frozenset[str]:
+        if not self._concerns(command):
+            return _NONE
         return frozenset(
             rule for rule, patterns in self._patterns.items() if patterns.find(command) is not None
         )
@@ -68,7 +65,7 @@ class CommandRules:
         ask_others = self._expressions.prefilter(paths[index] for index in others)
 
         def prefilter(activation: Activation) -> tuple[int, ...]:
-            if (command := activation.read_command()) and (selecting := self.find(command)):
+            if (command := activation.command) and (selecting := self.find(command)):
                 return tuple(
                     [
                         index

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from functools import lru_cache
 
 from policyguard.shell.command_line import MANY, SimpleCommand
 from policyguard.shell.command_text import CommandText
@@ -15,10 +14,7 @@ from policyguard.shell.prefilter import find_concern
 from policyguard.shell.read_command import ReadCommand
 from policyguard.shell.reader import ShellReader
 
-T = TypeVar("T")
 _NOWHERE = "/dev/null"
-_MAX_PROGRAM = 64
-"""Longer names of programs, in characters, are not kept."""
 
 
 class CommandPatterns:
@@ -33,26 +29,20 @@ class CommandPatterns:
         self._names_files = any(pattern.names_files for pattern in self.patterns)
         self._by_program, self._of_many_programs = self._list_by_program()
         self._has_wide_pipe = any(len(one.stages) > 1 for one in self._of_many_programs)
-        self._candidates: dict[str, tuple[CommandPattern, ...]] = {}
-        self._kept: dict[str, CommandPattern | None] = {}
-        self._covered: dict[str, bool] = {}
-        self._lock = threading.Lock()
-        self._max_chars = reader.facts.bounds.chars
-        self._max_texts = reader.facts.bounds.texts
+        bounds = reader.facts.bounds
+        self._max_chars = bounds.chars
+        self._find_kept = lru_cache(bounds.texts)(self._find_short)
+        self._covers_kept = lru_cache(bounds.texts)(self._covers_text)
+        self._candidates_kept = lru_cache(bounds.texts)(self._find_candidates)
 
     def find(self, text: str) -> CommandPattern | None:
         """Return the first pattern that some command of `text` may match, or None."""
-        try:
-            return self._kept[text]
-        except KeyError:
-            pass
         if len(text) > self._max_chars:
             return self._find(self._reader.look_at(text))
-        if not self.concerns(text):
-            return None  # which takes no longer than to find it among what is kept
-        found = self._find_lone(self._reader.look_at(text))
-        self._keep(self._kept, text, found)
-        return found
+        return self._find_kept(text)
+
+    def _find_short(self, text: str) -> CommandPattern | None:
+        return self._find_lone(self._reader.look_at(text)) if self.concerns(text) else None
 
     def _list_by_program(self) -> tuple[dict[str, list[CommandPattern]], list[CommandPattern]]:
         """Return the patterns by the program of their last stage, and those with a glob there."""
@@ -67,15 +57,8 @@ class CommandPatterns:
 
     def _find_candidates(self, program: str) -> Sequence[CommandPattern]:
         """Return the patterns that may match a command with this program."""
-        try:
-            return self._candidates[program]
-        except KeyError:
-            pass
         wide = [one for one in self._of_many_programs if one.stages[-1].program.matches(program)]
-        found = (*self._by_program.get(program, ()), *wide)
-        if len(program) < _MAX_PROGRAM:
-            self._keep(self._candidates, program, found)
-        return found
+        return (*self._by_program.get(program, ()), *wide)
 
     def _find_lone(self, asked: CommandText) -> CommandPattern | None:
         """Find a pattern, by reading all if need be: what writes to which matters to a pipe."""
@@ -84,7 +67,7 @@ class CommandPatterns:
             return self._find(asked)
         matched: set[int] = set()
         for program, commands in lone.by_program.items():
-            candidates = self._find_candidates(program)
+            candidates = self._candidates_kept(program)
             if any(len(one.stages) > 1 or (lone.moves and one.names_files) for one in candidates):
                 return self._find(asked)
             if candidates:
@@ -161,23 +144,14 @@ class CommandPatterns:
 
         A text without commands is covered.
         """
-        try:
-            return self._covered[text]
-        except KeyError:
-            pass
+        is_short = len(text) <= self._max_chars
+        return self._covers_kept(text) if is_short else self._covers_text(text)
+
+    def _covers_text(self, text: str) -> bool:
         asked = self._reader.look_at(text)
-        covered = not asked.read().opaque and all(
+        return not asked.read().opaque and all(
             read.command.guessed or self._covers(read) for read in asked.read_commands()
         )
-        if len(text) <= self._max_chars:
-            self._keep(self._covered, text, covered)
-        return covered
-
-    def _keep(self, kept: dict[str, T], text: str, answer: T) -> None:
-        with self._lock:
-            if len(kept) >= self._max_texts:
-                kept.pop(next(iter(kept)))
-            kept[text] = answer
 
     def _covers(self, read: ReadCommand) -> bool:
         command = read.command

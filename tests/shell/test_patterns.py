@@ -100,4 +100,4 @@ def test_the_number_of_answers_kept_is_bounded() -> None:
     patterns = compile_patterns("rm -r")
     for number in range(2_000):
         patterns.find(f"ls {number}")
-    assert len(patterns._kept) <= 512
+    assert patterns._find_kept.cache_info().currsize <= 512

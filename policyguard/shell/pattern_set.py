@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 
 from policyguard.shell.command_line import MANY, SimpleCommand
 from policyguard.shell.command_text import CommandText
+from policyguard.shell.kept_answers import keep_answers
 from policyguard.shell.matching import may_match, must_match
 from policyguard.shell.pattern import CommandPattern
 from policyguard.shell.plain import PlainCommand
@@ -31,17 +31,17 @@ class CommandPatterns:
         self._has_wide_pipe = any(len(one.stages) > 1 for one in self._of_many_programs)
         bounds = reader.facts.bounds
         self._max_chars = bounds.chars
-        self._find_kept = lru_cache(bounds.texts)(self._find_short)
-        self._covers_kept = lru_cache(bounds.texts)(self._covers_text)
-        self._candidates_kept = lru_cache(bounds.texts)(self._find_candidates)
+        self._find_kept = keep_answers(self._find_any, bounds)
+        self._covers_kept = keep_answers(self._covers_each, bounds)
+        self._candidates_kept = keep_answers(self._find_candidates, bounds)
 
     def find(self, text: str) -> CommandPattern | None:
         """Return the first pattern that some command of `text` may match, or None."""
-        if len(text) > self._max_chars:
-            return self._find(self._reader.look_at(text))
         return self._find_kept(text)
 
-    def _find_short(self, text: str) -> CommandPattern | None:
+    def _find_any(self, text: str) -> CommandPattern | None:
+        if len(text) > self._max_chars:
+            return self._find(self._reader.look_at(text))
         return self._find_lone(self._reader.look_at(text)) if self.concerns(text) else None
 
     def _list_by_program(self) -> tuple[dict[str, list[CommandPattern]], list[CommandPattern]]:
@@ -144,10 +144,9 @@ class CommandPatterns:
 
         A text without commands is covered.
         """
-        is_short = len(text) <= self._max_chars
-        return self._covers_kept(text) if is_short else self._covers_text(text)
+        return self._covers_kept(text)
 
-    def _covers_text(self, text: str) -> bool:
+    def _covers_each(self, text: str) -> bool:
         asked = self._reader.look_at(text)
         return not asked.read().opaque and all(
             read.command.guessed or self._covers(read) for read in asked.read_commands()

@@ -94,10 +94,3 @@ def _may_match(pattern: CommandPattern, text: str) -> bool:
 def test_any_text_is_a_pattern_or_an_error(text: str) -> None:
     with contextlib.suppress(PatternError):
         CommandPatterns([CommandPattern(text)], shell_reader()).find("a b -c $x *.b | c > a")
-
-
-def test_the_number_of_answers_kept_is_bounded() -> None:
-    patterns = compile_patterns("rm -r")
-    for number in range(2_000):
-        patterns.find(f"ls {number}")
-    assert patterns._find_kept.cache_info().currsize <= 512

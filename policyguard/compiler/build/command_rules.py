@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from policyguard.compiler.build.entry_paths import Path
@@ -11,6 +11,7 @@ from policyguard.compiler.build.expressions import Expressions
 from policyguard.compiler.build.shell_functions import ShellCommands
 from policyguard.evaluator.activation import Activation, Prefilter
 from policyguard.model.policy import Rule
+from policyguard.shell.kept_answers import keep_answers
 
 if TYPE_CHECKING:
     from policyguard.shell.pattern_set import CommandPatterns
@@ -29,17 +30,13 @@ class CommandRules:
         }
         self._expressions = expressions
         self._shell: ShellCommands = expressions.shell
-        self._find_kept = lru_cache(self._shell.bounds.texts)(self._find)
+        self._find = keep_answers(self._select, self._shell.bounds)
 
     def __contains__(self, rule_id: str) -> bool:
         return rule_id in self._items
 
-    def find(self, command: str) -> frozenset[str]:
-        """Return the ids of the rules that may select a command. Found once for each text."""
-        is_short = len(command) <= self._shell.bounds.chars
-        return self._find_kept(command) if is_short else self._find(command)
-
-    def _find(self, command: str) -> frozenset[str]:
+    def _select(self, command: str) -> frozenset[str]:
+        """Return the ids of the rules that may select a command."""
         if not self._concerns(command):
             return _NONE
         return frozenset(
@@ -63,9 +60,10 @@ class CommandRules:
         if len(others) == len(rule_ids):
             return ask_all
         ask_others = self._expressions.prefilter(paths[index] for index in others)
+        find = self._find
 
         def prefilter(activation: Activation) -> tuple[int, ...]:
-            if (command := activation.command) and (selecting := self.find(command)):
+            if (command := activation.command) and (selecting := find(command)):
                 return tuple(
                     [
                         index

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from policyguard.cel.functions.function import Function
 from policyguard.cel.types.types import BOOL, STRING, list_of
 from policyguard.model.shell import Shell
+from policyguard.shell.kept_answers import keep_answers
 
 if TYPE_CHECKING:
     from policyguard.shell.command_line import CommandLine
@@ -42,6 +43,7 @@ class ShellCommands:
         self._shell = shell
         self.bounds = shell.bounds
         self._compile = lru_cache(shell.bounds.texts)(self._compile_patterns)
+        self._is_read_only = keep_answers(self._find_read_only, shell.bounds)
 
     @cached_property
     def reader(self) -> ShellReader:
@@ -80,7 +82,7 @@ class ShellCommands:
             Function("opaque", STRING, (), BOOL, self._is_opaque),
         )
 
-    def _is_read_only(self, command: Any) -> bool:
+    def _find_read_only(self, command: str) -> bool:
         from policyguard.shell.read_only import is_read_only
 
         return is_read_only(command, reader=self.reader)

@@ -8,12 +8,18 @@ import msgspec
 
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.shell.command_line import Redirect
-from policyguard.shell.words import SIMPLE_WORD, read_simple_words
+from policyguard.shell.words import BARE, SIMPLE_WORD, read_simple_words
 
 _END = r"(?=[ \t\n;|]|&&|$)"
 _FILE = r"[012&]?>>?[ \t]*+([\w./-]*[A-Za-z./_][\w./-]*+)"
+_SIMPLE_WORDS = rf"(?:{SIMPLE_WORD}{_END}[ \t]*+)"
+# Most words are bare: where those end is quick to see.
+_MANY_WORDS = (
+    rf"(?>[{BARE}]++[ \t{BARE}]*+(?=[\n;|]|&&|$)"
+    rf"|(?:[{BARE}]++[ \t]++)+{_SIMPLE_WORDS}*|{_SIMPLE_WORDS}+)"
+)
 _TOKEN = lazy_pattern(
-    rf"[ \t]*+(?:((?>(?:{SIMPLE_WORD}{_END}[ \t]*+)+))|(?:{_FILE}|[012]?>&[012]){_END}()"
+    rf"[ \t]*+(?:({_MANY_WORDS})|(?:{_FILE}|[012]?>&[012]){_END}()"
     rf"|(&&|\|\||\|(?!&)|;(?!;)|\n)[ \t\n]*+)[ \t]*+",
     re.ASCII,
 )
@@ -51,7 +57,8 @@ def split_plain(text: str) -> list[PlainCommand] | None:
     That is so for expansions, most escapes, files that are read, assignments, comments and all that
     stands in brackets or in the background.
     """
-    if has_control_characters(text):
+    # Outside of quotes no token has them.
+    if ("'" in text or '"' in text) and has_control_characters(text):
         return None
     commands: list[PlainCommand] = []
     words: list[str] = []

@@ -12,7 +12,9 @@ BREAK = "\x03"
 """An unquoted separator, as of `$IFS`: the word is cut there."""
 
 _UNKNOWN = lazy_pattern(f"[{MARKS}]")
-SIMPLE_WORD = r"""~?(?>(?:[\w./:=@%+,*-]++|\{\}|\\[ !#$&()*;<>?\[\]{|}]|'[^']*+'|"[^"$`\\]*+")+)"""
+BARE = r"\w./:=@%+,*-"
+"""Characters that stand for themselves, and `*`, for a regular expression (ASCII)."""
+SIMPLE_WORD = rf"""~?(?>(?:[{BARE}]++|\{{\}}|\\[ !#$&()*;<>?\[\]{{|}}]|'[^']*+'|"[^"$`\\]*+")+)"""
 """A word without expansions, as a regular expression (ASCII). Only some escapes are in it."""
 _SIMPLE_WORD = lazy_pattern(SIMPLE_WORD, re.ASCII)
 _SIMPLE = lazy_pattern(rf"{SIMPLE_WORD}(?>(?:[ \t]++{SIMPLE_WORD})*)", re.ASCII)

@@ -18,6 +18,7 @@ from policyguard.cel.check.operator_types import (
     is_ordered,
     suggest_literal,
     suggest_membership,
+    suggest_operands,
 )
 from policyguard.cel.check.overloads import ResolvedCall, find_accessor, resolve_call
 from policyguard.cel.check.problems import Problems, suggest_name
@@ -336,14 +337,8 @@ class _Checker:
             self.problems.report("never-equal", message, node.span)
 
     def report_no_operator(self, node: ast.Binary, left: Type, right: Type) -> None:
-        help_ = suggest_literal(node, left, right)
-        if left in NUMERIC_TYPES and right in NUMERIC_TYPES:
-            help_ = "convert one side with `int(…)` or `double(…)`"
-        elif isinstance(node.left, ast.Binary) and left == BOOL:
-            help_ = "join two comparisons with `&&`"
-        elif help_ is None and "string" in (left.kind, right.kind) and node.operator == "+":
-            help_ = "convert the other side with `string(…)`"
         message = f"`{node.operator}` is not defined for {left} and {right}"
+        help_ = suggest_operands(node, left, right)
         self.problems.report("no-such-overload", message, node.span, help_)
 
     # Calls and macros

@@ -7,6 +7,7 @@ from typing import Final
 
 from policyguard.cel.syntax.ast import Binary, Constant
 from policyguard.cel.types.types import (
+    BOOL,
     DURATION,
     DYN,
     NUMERIC_TYPES,
@@ -69,6 +70,18 @@ def suggest_membership(left: Type, right: Type) -> str | None:
         if isinstance(one, ListType) and is_comparable(one.element, item):
             return "write `item in list`"
     return None
+
+
+def suggest_operands(node: Binary, left: Type, right: Type) -> str | None:
+    """Return help for an operator that is not defined for its operands; else None."""
+    if left in NUMERIC_TYPES and right in NUMERIC_TYPES:
+        return "convert one side with `int(…)` or `double(…)`"
+    if isinstance(node.left, Binary) and left == BOOL:
+        return "join two comparisons with `&&`"
+    if (literal := suggest_literal(node, left, right)) is not None:
+        return literal
+    is_text = node.operator == "+" and "string" in (left.kind, right.kind)
+    return "convert the other side with `string(…)`" if is_text else None
 
 
 def suggest_literal(node: Binary, left: Type, right: Type) -> str | None:

@@ -96,9 +96,9 @@ class Scope:
         for meant in (name, _FOREIGN_FIELDS.get(name.casefold(), "")):
             root, _, field = meant.rpartition(".")
             for variable, declared in self.declarations.variables.items():
-                if isinstance(declared, RecordType) and field in declared.fields:
-                    if root in ("", variable):
-                        return f"{variable}.{field}"
+                fields = declared.fields if isinstance(declared, RecordType) else ()
+                if field in fields and root in ("", variable):
+                    return f"{variable}.{field}"
             if meant != name and meant in self.declarations.variables:
                 return meant
         return None

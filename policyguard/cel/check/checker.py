@@ -17,6 +17,8 @@ from policyguard.cel.check.operator_types import (
     infer_arithmetic_type,
     is_ordered,
     suggest_literal,
+    suggest_membership,
+    suggest_operands,
 )
 from policyguard.cel.check.overloads import ResolvedCall, find_accessor, resolve_call
 from policyguard.cel.check.problems import Problems, suggest_name
@@ -48,17 +50,6 @@ from policyguard.cel.types.types import (
 from policyguard.cel.types.values import TypeValue
 
 _KEY_KINDS: Final = frozenset({"bool", "int", "uint", "string", "dyn"})
-
-
-_FOREIGN_FIELDS: Final = {
-    **dict.fromkeys(("argument", "arguments", "input", "parameters", "params", "payload"), "args"),
-    **dict.fromkeys(("function", "name", "tool_name", "toolname"), "tool"),
-    **dict.fromkeys(("call_count", "count", "num_calls"), "calls"),
-    **dict.fromkeys(("cmd", "shell"), "command"),
-    **dict.fromkeys(("result", "output"), "text"),
-    **dict.fromkeys(("category", "kind", "type"), "class"),
-}
-"""What other tools call fields, and what they are called here."""
 
 
 class CheckedExpression(msgspec.Struct):
@@ -96,7 +87,10 @@ class _Checker:
 
     def check(self, node: Expr, *, prefix: bool = False) -> Type:
         """Return the type of `node`. `prefix` means that it is part of a longer path."""
-        checked: Type = getattr(self, f"check_{type(node).__name__.lower()}")(node)
+        if isinstance(node, ast.Identifier):
+            checked = self.check_identifier(node, is_path=prefix)
+        else:
+            checked = getattr(self, f"check_{type(node).__name__.lower()}")(node)
         result = checked if self.strict else DYN
         self.result.expected_types[node] = result
         if not prefix and (path := self.scope.dotted_path(node)) is not None:
@@ -121,14 +115,14 @@ class _Checker:
         self.scope.references[node] = referent
         return self.declarations.variables[referent] if isinstance(referent, str) else TYPE
 
-    def check_identifier(self, node: ast.Identifier) -> Type:
+    def check_identifier(self, node: ast.Identifier, *, is_path: bool) -> Type:
         referent = self.scope.resolve(node, [])
         if referent is not None:
             return self.record_reference(node, referent)
         if not node.absolute and (entry := self.scope.find_macro_variable(node.name)) is not None:
             return entry[1]
         if self.strict:
-            help_ = self.scope.suggest(node.name)
+            help_ = self.scope.suggest(node.name, is_path=is_path)
             message = f"unknown variable `{node.name}`"
             self.problems.report("undeclared-reference", message, node.span, help_)
         return DYN
@@ -166,9 +160,7 @@ class _Checker:
         field = record.fields.get(name)
         if field is None:
             message = f"`{record}` has no field `{name}`"
-            foreign = _FOREIGN_FIELDS.get(name.casefold())
-            help_ = f"did you mean `{foreign}`?" if foreign in record.fields else None
-            help_ = help_ or suggest_name(name, record.fields)
+            help_ = self.scope.suggest_field(record, name)
             self.problems.report("unknown-field", message, span, help_)
         return field
 
@@ -187,14 +179,20 @@ class _Checker:
         operand = self.check(selection.operand, prefix=True)
         span = selection.field_span
         if isinstance(operand, RecordType):
-            field = self.find_field(operand, selection.field, span)
-            uncertain = operand.optional | operand.unverified
-            if field is not None and selection.field not in uncertain:
-                message = f"`{selection.field}` is always present, so `has` is always true"
-                self.problems.report("always-present", message, node.span)
+            self.check_presence(operand, selection.field, span, node, "`has`")
         elif operand != DYN and not isinstance(operand, MapType):
             self.problems.report("no-such-overload", f"{with_article(operand)} has no fields", span)
         return BOOL
+
+    def check_presence(
+        self, record: RecordType, name: str, span: TextSpan, node: Expr, test: str
+    ) -> None:
+        """Report a test for a field that does not exist, or is always present."""
+        field = self.find_field(record, name, span)
+        if field is not None and name not in record.optional | record.unverified:
+            message = f"`{name}` is always present, so {test} is always true"
+            help_ = f"read it instead: `{record}.{name}`" if field == BOOL else None
+            self.problems.report("always-present", message, node.span, help_)
 
     def check_index(self, node: ast.Index) -> Type:
         constant = _constant_value(node.key)
@@ -203,6 +201,9 @@ class _Checker:
         key = self.check(node.key)
         if isinstance(operand, RecordType) and isinstance(constant, str):
             return self.field_type(node, operand)
+        if isinstance(constant, int) and constant < 0 and not isinstance(operand, MapType):
+            help_ = "the last item is `list[size(list) - 1]`"
+            self.problems.report("bad-argument", "no index is negative", node.key.span, help_)
         if isinstance(operand, ListType):
             if key != DYN and key not in NUMERIC_TYPES:
                 message = f"a list index must be int, not {key}"
@@ -295,7 +296,7 @@ class _Checker:
     def check_equality(self, node: ast.Binary, left: Type, right: Type) -> None:
         if not is_comparable(left, right):
             message = f"{with_article(left)} is never equal to {with_article(right)}"
-            help_ = suggest_literal(node, left, right)
+            help_ = suggest_literal(node, left, right) or suggest_membership(left, right)
             self.problems.report("never-equal", message, node.span, help_)
         self.check_member(left, node.right)
         self.check_member(right, node.left)
@@ -314,8 +315,11 @@ class _Checker:
         if isinstance(node.right, ast.ListLiteral):
             for item in node.right.items:
                 self.check_member(left, item)
+        name = _constant_value(node.left)
         if isinstance(right, RecordType):
             member: Type = STRING
+            if isinstance(name, str):
+                self.check_presence(right, name, node.left.span, node, "this")
         elif isinstance(right, ListType):
             member = right.element
         elif isinstance(right, MapType):
@@ -333,12 +337,8 @@ class _Checker:
             self.problems.report("never-equal", message, node.span)
 
     def report_no_operator(self, node: ast.Binary, left: Type, right: Type) -> None:
-        help_ = suggest_literal(node, left, right)
-        if left in NUMERIC_TYPES and right in NUMERIC_TYPES:
-            help_ = "convert one side with `int(…)` or `double(…)`"
-        elif help_ is None and "string" in (left.kind, right.kind) and node.operator == "+":
-            help_ = "convert the other side with `string(…)`"
         message = f"`{node.operator}` is not defined for {left} and {right}"
+        help_ = suggest_operands(node, left, right)
         self.problems.report("no-such-overload", message, node.span, help_)
 
     # Calls and macros

@@ -6,7 +6,17 @@ from collections.abc import Iterable
 from typing import Final
 
 from policyguard.cel.syntax.ast import Binary, Constant
-from policyguard.cel.types.types import DURATION, DYN, NUMERIC_TYPES, TIMESTAMP, Type, join_types
+from policyguard.cel.types.types import (
+    BOOL,
+    DURATION,
+    DYN,
+    NUMERIC_TYPES,
+    TIMESTAMP,
+    ListType,
+    Type,
+    is_comparable,
+    join_types,
+)
 from policyguard.engines.lazy_pattern import lazy_pattern
 
 _ORDERED_KINDS: Final = frozenset({"bool", "string", "bytes", "timestamp", "duration"})
@@ -52,6 +62,26 @@ def _is_dynamic(left: Type, right: Type, possible: Iterable[str]) -> bool:
     """Whether one side is `dyn` and the other has a kind that the operator accepts."""
     kinds = {*possible, "dyn"}
     return DYN in (left, right) and left.kind in kinds and right.kind in kinds
+
+
+def suggest_membership(left: Type, right: Type) -> str | None:
+    """Return help if a list is compared with what may be one of its items; else None."""
+    for one, item in ((left, right), (right, left)):
+        if isinstance(one, ListType) and is_comparable(one.element, item):
+            return "write `item in list`"
+    return None
+
+
+def suggest_operands(node: Binary, left: Type, right: Type) -> str | None:
+    """Return help for an operator that is not defined for its operands; else None."""
+    if left in NUMERIC_TYPES and right in NUMERIC_TYPES:
+        return "convert one side with `int(…)` or `double(…)`"
+    if isinstance(node.left, Binary) and left == BOOL:
+        return "join two comparisons with `&&`"
+    if (literal := suggest_literal(node, left, right)) is not None:
+        return literal
+    is_text = node.operator == "+" and "string" in (left.kind, right.kind)
+    return "convert the other side with `string(…)`" if is_text else None
 
 
 def suggest_literal(node: Binary, left: Type, right: Type) -> str | None:

@@ -188,6 +188,8 @@ def _report_types(
     ]
     span = wrong[0].span if len(wrong) == 1 else call.span
     help_ = f"use {', '.join(f'`{overload}`' for overload in overloads[:4])}"
+    if call.name == "contains" and receiver is not None and receiver.kind in ("list", "map"):
+        help_ = f"write `item in {receiver.kind}`"
     problems.report("no-such-overload", f"no overload `{attempted}`", span, help_)
 
 

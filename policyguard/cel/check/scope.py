@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from policyguard.cel.check.problems import did_you_mean
+from policyguard.cel.check.problems import did_you_mean, suggest_name
 from policyguard.cel.declarations import Declarations
 from policyguard.cel.syntax import ast
 from policyguard.cel.syntax.ast import Expr, split_dotted_name
@@ -27,6 +27,17 @@ _FOREIGN_MODULES: Final = {
     **dict.fromkeys(("Date", "date", "datetime", "time"), "the time is `now`"),
     **dict.fromkeys(("env", "environ", "os"), "declare a parameter: `params: {…}`, and read it"),
 }
+_FOREIGN_FIELDS: Final = {
+    **dict.fromkeys(("argument", "arguments", "input", "parameters", "params", "payload"), "args"),
+    **dict.fromkeys(("function", "name", "tool_name", "toolname"), "tool"),
+    **dict.fromkeys(("call_count", "count", "num_calls"), "calls"),
+    **dict.fromkeys(("cmd", "shell"), "command"),
+    **dict.fromkeys(("result", "output", "response"), "outcome.text"),
+    **dict.fromkeys(("passed", "succeeded", "success"), "outcome.ok"),
+    **dict.fromkeys(("category", "kind", "type"), "class"),
+    "timestamp": "now",
+}
+"""What other tools call fields, and what they are called here."""
 
 
 class Scope:
@@ -55,20 +66,42 @@ class Scope:
                 return namespace + name
         return TYPE_VALUES.get(name)
 
-    def suggest(self, name: str) -> str | None:
-        """Return help for the unknown name `name`."""
+    def suggest(self, name: str, *, is_path: bool = False) -> str | None:
+        """Return help for the unknown variable `name`; a `path` goes on behind it."""
         if name in _FOREIGN_CONSTANTS:
             return f"did you mean `{_FOREIGN_CONSTANTS[name]}`?"
         if name in _FOREIGN_MODULES:
             return _FOREIGN_MODULES[name]
-        for variable, declared in self.declarations.variables.items():
-            if isinstance(declared, RecordType) and name in declared.fields:
-                return f"did you mean `{variable}.{name}`?"
+        if (path := self._find_field(name)) is not None:
+            return f"did you mean `{path}`?"
         macro_names = [variable.name for variable, _ in self.macro_variables]
         known = (*self.declarations.variables, *macro_names)
-        if (closest := did_you_mean(name, known)) or len(name) == 1:  # a macro's variable
+        closest = did_you_mean(name, known)
+        if closest or is_path or len(name) == 1:  # a macro's variable
             return closest
         return f"if it is a text, quote it: `'{name}'`"
+
+    def suggest_field(self, record: RecordType, name: str) -> str | None:
+        """Return help for a field that a record does not have: its own, or another variable's."""
+        own = _FOREIGN_FIELDS.get(name.casefold(), "").removeprefix(f"{record}.")
+        if own in record.fields:
+            return f"did you mean `{own}`?"
+        is_variable = str(record) in self.declarations.variables
+        if is_variable and (path := self._find_field(name)) is not None:
+            return f"did you mean `{path}`?"
+        return suggest_name(name, record.fields)
+
+    def _find_field(self, name: str) -> str | None:
+        """Return the path of a declared field of this name, or of what other tools call so."""
+        for meant in (name, _FOREIGN_FIELDS.get(name.casefold(), "")):
+            root, _, field = meant.rpartition(".")
+            for variable, declared in self.declarations.variables.items():
+                fields = declared.fields if isinstance(declared, RecordType) else ()
+                if field in fields and root in ("", variable):
+                    return f"{variable}.{field}"
+            if meant != name and meant in self.declarations.variables:
+                return meant
+        return None
 
     def field_path(self, node: Expr) -> FieldPath | None:
         """Return the variable and fields that `node` selects, or None for any other node."""

@@ -58,6 +58,14 @@ _normalize_cached: Final = lru_cache(maxsize=512)(_normalize)
 """Several rules evaluate the same path of a call, and their roots never change."""
 
 
+def check_root(root: str) -> None:
+    """Raise `ValueError` if `inside` fails for every path with this root."""
+    try:
+        is_inside("/" if root.startswith("/") else ".", root)
+    except OperationError as error:
+        raise ValueError(str(error).replace("the path", "the root")) from None
+
+
 def is_inside(path: Any, root: Any) -> bool:
     """`path.inside(root)`: `path` is `root` or below it.
 

@@ -115,11 +115,21 @@ _DEFINITIONS: Final = (
     Function("upperAscii", STRING, (), STRING, strings.upper_ascii),
     Function("email_domain", STRING, (), STRING, urls.email_domain),
     Function("host", STRING, (), STRING, urls.url_host),
-    Function("host_in", STRING, (_STRINGS,), BOOL, urls.is_host_in),
+    Function(
+        "host_in",
+        STRING,
+        (_STRINGS,),
+        BOOL,
+        urls.is_host_in,
+        urls.check_host_pattern,
+        requires_literal=False,
+    ),
     Function("port", STRING, (), INT, urls.url_port),
     Function("private", STRING, (), BOOL, urls.is_private_url),
     Function("scheme", STRING, (), STRING, urls.url_scheme),
-    Function("inside", STRING, (STRING,), BOOL, paths.is_inside),
+    Function(
+        "inside", STRING, (STRING,), BOOL, paths.is_inside, paths.check_root, requires_literal=False
+    ),
     Function(
         "like", STRING, (STRING,), BOOL, paths.matches_glob, paths.Glob, requires_literal=False
     ),

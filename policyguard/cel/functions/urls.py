@@ -94,6 +94,11 @@ def is_host_in(url: Any, patterns: Any) -> bool:
     return any(matches_host(name, pattern) for pattern in normalized)
 
 
+def check_host_pattern(pattern: str) -> None:
+    """Raise `ValueError` if a literal in a `host_in` list is not a host."""
+    normalize_host_pattern(pattern)
+
+
 def url_scheme(url: Any) -> str:
     """`url.scheme()`: in lower case. Fails as `host` does."""
     if url.__class__ is not str:

@@ -22,16 +22,26 @@ _HELP_BY_WORD: Final = {
     "endswith": "write `text.endsWith('…')`",
     "~": "write `text.matches('…')`",
     "$": "write `params.name`, or `lists.name`",
+    "#": "write comments as `// …`",
     "/": "is it a text? then quote it: `'…'`",
     **dict.fromkeys("“”‘’«»", "write straight quotes: `'…'`"),
 }
 """By the unexpected word, or the one before it, in lower case."""
 _OPERATORS: Final = {
+    "??": "write `has(a.b) ? a.b : other`",
     "=~": _HELP_BY_WORD["~"],
     "<>": "write `!=`",
     "!==": "write `!=`",
     "=>": "write `>=`, or `list.exists(x, …)` for a condition on items",
 }
+_PATTERNS: Final = (
+    (re.compile(r"\bis\s+not\b"), "write `!=`"),
+    (re.compile(r"\bin\s*\([^()]*,"), "write a list in brackets: `x in ['a', 'b']`"),
+    (re.compile(r"\[[^\[\]'\"]*:"), "write `text.substring(from, to)`"),
+    (re.compile(r"\b[fF]['\"]"), "write `'text' + string(value)`"),
+    (re.compile(r"\b[0-9]+_[0-9_]+"), "write numbers without `_`"),
+)
+"""Syntax of Python that ends at the unexpected word, or begins there."""
 _VALUE_END: Final = re.compile(r"[\w\])}\"']\s+\Z")
 _VALUE_START: Final = re.compile(r"[\w(\[{\"']")
 """Two values in a row, with nothing between them."""
@@ -54,6 +64,9 @@ def explain_unexpected(source: str, start: int, word: str) -> UnexpectedWord:
     for operator, meant in _OPERATORS.items():
         first = max(start - _LONGEST_OPERATOR + 1, 0)
         if source.find(operator, first, start + _LONGEST_OPERATOR) >= 0:
+            help_ = meant
+    for pattern, meant in _PATTERNS:
+        if any(one.start() <= start < one.end() for one in pattern.finditer(source)):
             help_ = meant
     if word == "not" and source[start:].split()[1:2] == ["in"]:
         help_ = "write `!(x in list)`"

@@ -301,7 +301,7 @@ def _to_diagnostic(problem: Problem, spec: ExpressionSpec, merged: MergedPolicy)
 
 def _hint(problem: Problem, spec: ExpressionSpec) -> str | None:
     undeclared = _UNDECLARED.fullmatch(problem.message)
-    if undeclared is not None and problem.help is None:
+    if undeclared is not None and (problem.help is None or "." in problem.help):
         section, name = undeclared.groups()
         shown = "marks" if section == "mark" else section
         return f"declare it: `{shown}: {{{name}: {_DECLARED[section]}}}`"

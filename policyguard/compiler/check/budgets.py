@@ -39,6 +39,11 @@ def _find_problems(budget: Budget, policy: Policy) -> Iterator[tuple[str, str, s
         if budget.per.keys:
             message = "`model_calls` are counted per scope: the model's own calls have no arguments"
             yield "per", message, "write a scope alone: `per: session`"
+    if budget.calls or budget.tokens or budget.concurrent or budget.model_calls:
+        for key in ("advise_at", "ask_at", "halt_at"):
+            if 0 < (getattr(budget, key) or 1) < 1:
+                message = f"`{key}` is below 1, so every call reaches it"
+                yield key, message, "write an amount in the budget's unit, not a share of it"
     if budget.per.scope == "batch" and all(getattr(budget, kind) is None for kind in _BATCH_KINDS):
         message = "a budget per batch counts `calls`, a `sum` or `distinct` values"
         yield "per", message, "write `per: turn` or `per: session`"

@@ -9,6 +9,7 @@ _DECIMAL = re.compile(r"([0-9]{1,6})\.([0-9]{1,3})\s*([A-Za-z]+)")
 _CLOCK = re.compile(r"([0-9]{1,6})\s*h(?:ours?)?\s*([0-9]{1,2})\s*m(?:in)?")
 _DOTTED_DATE = re.compile(r"(0?[1-9]|[12][0-9]|3[01])\.(0?[1-9]|1[0-2])\.([0-9]{4})")
 _SHARE = re.compile(r"([0-9]{1,3})\s*%")
+_REFERENCE = re.compile(r"(?:\$\{|\{\{\s*|params\.)(?:params\.)?([A-Za-z_]\w*)\s*\}{0,2}")
 _UNITS = {
     **dict.fromkeys(("ms", "msec", "millis", "millisecond", "milliseconds"), "ms"),
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "s"),
@@ -20,7 +21,7 @@ _SMALLER = {"s": ("ms", 1000), "m": ("s", 60), "h": ("m", 60), "d": ("h", 24), "
 _WEEKS = ("w", "week", "weeks", "wk")
 _NUMBER = re.compile(
     r"(?:[$€£]|USD|EUR)?\s*([0-9]{1,12}(?:[,_][0-9]{3})*(?:\.[0-9]{1,9})?)\s*"
-    r"(k|M|m(?=\s*tokens))?\s*(?:[$€£]|USD|EUR|[Dd]ollars?|[Ee]uros?|calls?|tokens?|times)?"
+    r"([kK]|M|m(?=\s*tokens))?\s*(?:[$€£]|USD|EUR|[Dd]ollars?|[Ee]uros?|calls?|tokens?|times)?"
 )
 
 
@@ -33,7 +34,8 @@ def explain_duration(text: str) -> str | None:
         if found[2] in _WEEKS:
             return f"write `{int(found[1]) * 7}d`"
         unit = _UNITS.get(found[2])
-        return f"write `{int(found[1])}{unit}`" if unit and unit != found[2] else None
+        written = f"{int(found[1])}{unit}"
+        return f"write `{written}`" if unit and written != text else None
     if (found := _DECIMAL.fullmatch(text)) is not None:
         unit = "w" if found[3] in _WEEKS else _UNITS.get(found[3], "")
         smaller, factor = _SMALLER.get(unit, ("", 0))
@@ -50,8 +52,19 @@ def explain_number(text: str) -> str | None:
     if found is None:
         return None
     digits = found[1].replace(",", "").replace("_", "")
-    unit = (found[2] or "").replace("m", "M")
-    return f"write `{digits}{unit}`" if not unit or digits.isdecimal() else None
+    unit = (found[2] or "").replace("m", "M").replace("K", "k")
+    if unit and not digits.isdecimal():
+        whole, _, decimals = digits.partition(".")
+        if len(decimals) > 3:
+            return None
+        digits, unit = f"{whole}{decimals:0<3}".lstrip("0") or "0", "k" if unit == "M" else ""
+    return f"write `{digits}{unit}`"
+
+
+def explain_reference(text: str) -> str | None:
+    """Return what to write for `${name}`, `{{ name }}` or `params.name`."""
+    found = _REFERENCE.fullmatch(text.strip())
+    return f"write `${found[1]}` for the param" if found is not None else None
 
 
 def explain_date(text: str) -> str | None:

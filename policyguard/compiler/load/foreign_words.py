@@ -18,6 +18,8 @@ _KEYS = {
     "conditions": ("when",),
     "decision": ("effect",),
     "description": ("reason",),
+    "default": ("otherwise",),
+    "domains": ("hosts",),
     "duration": ("within",),
     "else": ("otherwise",),
     "fallback": ("otherwise",),
@@ -25,22 +27,27 @@ _KEYS = {
     "except": ("outside", "unless"),
     "exclude": ("outside", "unless"),
     "exit": ("exit_code",),
+    "expires": ("until",),
+    "files": ("paths",),
     "exit_status": ("exit_code",),
     "expression": ("when",),
     "if": ("when",),
     "interval": ("within",),
     "limit": ("calls", "max"),
-    "max_calls": ("calls",),
+    "max_calls": ("calls", "max"),
     "max_cost": ("cost",),
     "max_retries": ("failures",),
     "max_tokens": ("tokens",),
+    "max_count": ("max",),
     "maximum": ("calls", "max"),
-    "name": ("id",),
+    "name": ("id", "class"),
     "not": ("outside",),
     "output": ("text",),
     "error": ("message",),
     "period": ("within",),
     "reason": ("message",),
+    "regex": ("pattern",),
+    "reset": ("clear",),
     "retries": ("failures",),
     "returncode": ("exit_code",),
     "scope": ("per",),
@@ -49,7 +56,12 @@ _KEYS = {
     "success": ("ok",),
     "then": ("effect",),
     "threshold": ("max",),
+    "ttl": ("within",),
+    "unset": ("clear",),
+    "urls": ("hosts",),
     "usd": ("cost",),
+    "value": ("default",),
+    "values": ("one_of",),
     "version": ("policyguard",),
     "window": ("within",),
 }
@@ -140,6 +152,7 @@ _TOP_HINTS = {
 }
 """What to write instead of sections of other tools."""
 _RESULT_EFFECTS = ("redact", "truncate", "withhold")
+_PER_KEYS = {"tool": "call.tool", "server": "call.server", "class": "call.class"}
 _TIMES = {"second": "1s", "minute": "1m", "hour": "1h", "day": "1d", "week": "7d", "month": "30d"}
 _CALL_KEYS = {
     "tool": ("tool", "tool_name", "name", "function"),
@@ -243,8 +256,9 @@ def explain_value(value: str, key: str, known: Collection[str]) -> str | None:
     """Return what to write for another tool's word under a key whose values are `known`."""
     if key == "per" and (time := _TIMES.get(value.casefold().removesuffix("s"))):
         return f"for a time write `within: {time}`; `per` says whose calls count"
-    if key == "per" and "." in value:
-        return f"for a key write a list: {quote_text(f'per: [session, {value}]')}"
+    if {"turn", "global"} <= {*known} and (value in _PER_KEYS or "." in value):
+        by_key = f"per: [session, {_PER_KEYS.get(value, value)}]"
+        return f"for a key write a list: {quote_text(by_key)}"
     if key == "effect" and value in _RESULT_EFFECTS and value not in known:
         return f"`{value}` is for results: move the entry to `result_rules`"
     kind = "effect" if "advise" in known else "mode" if "observe" in known else key

@@ -8,7 +8,12 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from policyguard.compiler.load import scalars, schema
-from policyguard.compiler.load.amount_hints import explain_date, explain_duration, explain_number
+from policyguard.compiler.load.amount_hints import (
+    explain_date,
+    explain_duration,
+    explain_number,
+    explain_reference,
+)
 from policyguard.compiler.load.foreign_words import (
     explain_call,
     explain_key,
@@ -239,7 +244,9 @@ def _describe_pattern(problem: ValidationProblem, node: Node | None) -> Message:
         return Message("schema/value", message, "omit the key, or switch a limit off with `none`")
     if scalar in _SCALAR_LABELS:
         message = f"{quote_value(problem.value)} is not {_SCALAR_LABELS[scalar]}"
-        if scalar == "duration":
+        if (reference := explain_reference(problem.value)) is not None:
+            hint = reference
+        elif scalar == "duration":
             hint = explain_duration(problem.value) or hint
         elif scalar in _NUMERIC:
             hint = explain_number(problem.value) or hint
@@ -365,5 +372,6 @@ def _describe_yaml_trap(reads: str, node: Node | None) -> Message | None:
         )
     if trap and trap.kind == "number" and reads in _NUMERIC:
         message = f"`{node.text}` is text in YAML 1.2, not a number"
-        return Message("yaml/number-trap", message, f"write `{trap.replacement}`")
+        unit = "s" if reads == "duration" else ""
+        return Message("yaml/number-trap", message, f"write `{trap.replacement}{unit}`")
     return None

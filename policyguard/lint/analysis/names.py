@@ -47,12 +47,27 @@ def find_name_problem(name: str, *, is_free_text: bool = False) -> tuple[str, st
 
 
 def find_path_problem(glob: str) -> tuple[str, str] | None:
-    """Report a path that begins or ends as a regex does."""
+    """Report a path that is written as a regex, a negation or a URL, or with spaces around it."""
+    shown = quote_text(glob)
+    if glob.startswith("!"):
+        message = f"{shown} is a path of this name; a list has no exceptions"
+        return message, f"for all other paths write `{{outside: [{glob[1:].strip()}]}}`"
+    if (plain := glob.removeprefix("file://").strip()) != glob:
+        return f"{shown} is never a path as calls name it", f"write {quote_text(plain)}"
     plain = glob.removeprefix("^").removesuffix("$").replace("\\.", ".").replace(".*", "*")
     if not plain or not (glob.startswith("^") or glob.endswith("$")):
         return None
-    message = f"{quote_text(glob)} is written as a regex, not as a path"
+    message = f"{shown} is written as a regex, not as a path"
     return message, f"write {quote_text(plain)}; a folder covers all below"
+
+
+def find_command_problem(pattern: str) -> tuple[str, str] | None:
+    """Report a command pattern that begins or ends as a regex does."""
+    plain = pattern.removeprefix("^").removesuffix("$").removesuffix(".*").strip()
+    if not plain or not (pattern.startswith("^") or pattern.endswith("$")):
+        return None
+    message = f"{quote_text(pattern)} is written as a regex, not as a command pattern"
+    return message, f"write {quote_text(plain)}; further words and options may follow"
 
 
 def find_letter_problem(name: str) -> tuple[str, str] | None:

@@ -87,11 +87,13 @@ _COUNTS = frozenset(
     | {"session.failures", "session.running", "session.tokens", "session.turn"}
 )
 """Fields that are never negative."""
+_NEVER_IN_HOSTS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ/*@ ")
 _CASES: dict[str, Callable[[str], bool]] = {
     "lowerAscii": lambda text: not any("A" <= letter <= "Z" for letter in text),
     "upperAscii": lambda text: not any("a" <= letter <= "z" for letter in text),
+    **dict.fromkeys(("email_domain", "host", "scheme"), lambda text: not _NEVER_IN_HOSTS & {*text}),
 }
-"""What all texts that a conversion returns have in common."""
+"""What all texts that a function without arguments returns, and parts of them, have in common."""
 
 Conjunction = dict[str, tuple[Predicate, ...]]
 """The predicates on each value, by its `value_name`."""

@@ -7,7 +7,8 @@ characters, and letters of another alphabet that look like Latin ones, never mat
 
 The `words` of a class are single words: tool names are split at `_ - .` and camelCase.
 
-The `paths` of a rule or budget are globs of whole paths, so they take no `^` and `$`.
+The `paths` of a rule or budget are globs of whole paths, so they take no `^` and `$`, no `!` and no
+`file://`. Its `commands` are words as the program gets them, so they take no `^` and `$` either.
 
 The names of arguments in `classify` are plain names, or paths of them (`options.path`): no glob, no
 JSONPath, no index. In roles, targets and users, too, `*` is compared as exact text.
@@ -47,6 +48,7 @@ from policyguard.lint.analysis.compared_names import (
 )
 from policyguard.lint.analysis.names import (
     find_argument_problem,
+    find_command_problem,
     find_letter_problem,
     find_name_problem,
     find_path_problem,
@@ -73,9 +75,10 @@ def check(context: LintContext) -> Iterator[Finding]:
         if found := _find_bare_server(name, is_server="servers" in path) or find_name_problem(name):
             key = path[:1] == ("limits",)
             yield Finding(context.merged.span_of(path, key=key), *found)
-    for path, glob in _selected(context, ("paths",)):
-        if found := find_path_problem(glob):
-            yield Finding(context.merged.span_of(path), *found)
+    for selector, find in (("paths", find_path_problem), ("commands", find_command_problem)):
+        for path, text in _selected(context, (selector,)):
+            if found := find(text):
+                yield Finding(context.merged.span_of(path), *found)
     yield from _check_words(context)
     yield from _check_arguments(context)
     for one in find_compared_names(context):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from policyguard.model.shell import CodeRunner
@@ -24,11 +25,16 @@ class CodeReader:
         self._wrapped = wrapped
         self._reading = wrapped.reading
 
-    def read(self, runner: CodeRunner, index: int, given: Input) -> None:
-        """Read the commands that code of another language names in its texts."""
+    def read(
+        self, runner: CodeRunner, arguments: Sequence[str], index: int, given: Input
+    ) -> None:
+        """Read the commands that code of another language names in its texts.
+
+        The `arguments` are those behind the subcommand, if the runner is one of a subcommand.
+        """
         reading, files = self._reading, self._wrapped.files
         command = reading.commands[index]
-        options = read_code_options(runner, command.arguments)
+        options = read_code_options(runner, arguments)
         texts, operands = options.texts, options.operands
         if options.module:
             around = (*command.wrappers, command.program)

@@ -63,8 +63,8 @@ def find_read(command: SimpleCommand, program: Program, arguments: Arguments) ->
         return
     operands = arguments.operands[1:] if program.reads == "rest" else arguments.operands
     for word in operands:
-        yield normalize(_VALUE.sub("", word).removeprefix("@"))
+        yield normalize(_VALUE.sub("", word).lstrip("@<"))
     if program.reads is None:
         for option in arguments.options:
             if option.value is not None:
-                yield normalize(_VALUE.sub("", option.value).removeprefix("@"))
+                yield normalize(_VALUE.sub("", option.value).lstrip("@<"))

@@ -122,11 +122,11 @@ class Wrapped:
                 return [index, *self._unwrap(wrapper, name, [*behind], index, given)]
             finally:
                 reading.variables = outer
-        _, runner, _ = self._code.find_for(program, arguments)
+        _, runner, behind = self._code.find_for(program, arguments)
         if runner is not None and runner.hidden:
             reading.add_unknown("commands of another shell", sources)
         elif runner is not None:
-            self._code_reader.read(runner, index, given)
+            self._code_reader.read(runner, behind, index, given)
         elif known is None:
             for found in reading.reader.option_texts.guess(arguments):
                 self._run_visible(found, guessed=True, around=(*around, program))
@@ -191,8 +191,11 @@ class Wrapped:
         position = options.read(arguments)
         texts = options.texts
         rest = arguments[position + wrapper.operands :]
-        if wrapper.operands and "--" in rest:
-            rest = rest[rest.index("--") + 1 :]
+        is_option = "".join(rest[:1])[:1] == "-" and not options.program
+        if wrapper.operands and is_option:  # `kubectl exec pod -c app -- ls`
+            rest = rest[options.read(rest) :]
+        if wrapper.operands and "--" in rest:  # an option with a value may be one that no list has
+            self._run_visible(rest[rest.index("--") + 1 :], guessed=True, around=around)
         if mark := next((word for word in rest if word in wrapper.inline), ""):
             at = rest.index(mark)
             given, rest = Input(given.sources, "\n".join(rest[at + 1 :])), rest[:at]

@@ -76,6 +76,8 @@ class Wrapped:
         program = path.rstrip("/").rpartition("/")[2] or path
         if program.endswith(_WINDOWS_PROGRAM) and self._code.find(program) is None:
             program = program.removesuffix(_WINDOWS_PROGRAM)
+        if around and "@" in program[1:]:
+            program = program.partition("@")[0]  # `npx npm@latest`
         sources = (*given.sources, *given.words)
         if self.files:
             sources += self.files.find_writers(words)

@@ -202,6 +202,8 @@ class Shell(PolicyStruct, frozen=True, kw_only=True):
     """Options whose value may be a command text where no list has the program, as `--command`."""
     unlisted_after: tuple[str, ...] = ()
     """Words that a command may follow where no list has the program, as `--`."""
+    setups: tuple[str, ...] = ()
+    """Commands that only print settings for the shell to run, as `pyenv init`."""
     neutral: tuple[str, ...] = ()
     """Variables that do not change what a program does, as LANG."""
     folders: tuple[str, ...] = ()

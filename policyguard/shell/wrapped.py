@@ -220,6 +220,8 @@ class Wrapped:
             if wrapper.script:
                 self.ignore_input(index, given)
             return indices
+        if (wrapper.joins or wrapper.sources) and self._only_sets_up(rest, given):
+            return indices
         if wrapper.script or wrapper.sources:
             return self._run_script(rest, options, index, given)
         if wrapper.defines:
@@ -251,6 +253,17 @@ class Wrapped:
             for words in made
             for each in self.add(words, given, command.redirects, assigned, around)
         ]
+
+    def _only_sets_up(self, rest: list[str], given: Input) -> bool:
+        """Whether a shell runs nothing but settings, as in `eval "$(pyenv init -)"`."""
+        made = [self.reading.commands[index] for index in given.words]
+        setups = self.reading.reader.facts.setups
+        return (
+            bool(made)
+            and not "".join(rest).replace(PROCESS_FILE, "").strip(MARKS)
+            and not any(item.program in self.outputs.functions for item in made)
+            and all(" ".join((item.path, *item.arguments)).startswith(setups) for item in made)
+        )
 
     def _run_alias(self, name: str, arguments: list[str], given: Input) -> list[int]:
         """Run what an alias stands for; in it, its own name is that of a program."""

@@ -98,6 +98,10 @@ class CodeRunner(PolicyStruct, frozen=True, kw_only=True):
     """Whether it runs its input as code if it has no operand."""
     runs_by: tuple[str, ...] = ()
     """Texts one of which code must contain to run a command; empty: any code may."""
+    writes: tuple[str, ...] = ()
+    """Texts one of which code must contain to write a file."""
+    evaluates: tuple[str, ...] = ()
+    """Texts with which code may run its input, as `exec(` of python."""
     hidden: bool = False
     """Whether it is another shell: what it runs is not read at all."""
     calls: dict[str, str] = msgspec.field(default_factory=dict)
@@ -115,8 +119,17 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     """Whether its options are words after one dash, as `-delete` of find."""
     reads: Literal["operands", "rest", "none"] | None = None
     """Which operands it reads as files (`rest`: all but the first); None: any word may be one."""
+    script_options: tuple[str, ...] = ()
+    """Options with which its first operand is a file too, where it `reads` the rest, as `-e` of
+    grep."""
+    loads: tuple[str, ...] = ()
+    """What it reads besides: options with a file (`--env-file`), and subcommands (of one word, or
+    two) of which it reads the operands that are written out."""
     writes: tuple[str, ...] = ()
-    """What it writes: `operands`, `last`, an option with a value, or a prefix (`of=`)."""
+    """What it writes: an option with a value, `operands`, `second`, `last` (unless there is such an
+    option before), or a prefix (`of=`)."""
+    edits: tuple[str, ...] = ()
+    """Options with which it writes the files that it reads, as `-i` of sed."""
     prints: bool = False
     """Whether its words are only printed, as those of echo: they name no files."""
     connects: Literal["operands", "first", "remotes"] | None = None
@@ -126,6 +139,8 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     """The scheme of a host that stands without one."""
     saves: bool = False
     """Whether it saves what it downloads under the last part of the address."""
+    saves_in: tuple[str, ...] = ()
+    """Options whose value is the folder for that."""
     read_only: bool | tuple[str, ...] = False
     """Whether it changes nothing; a tuple names the subcommands (of one word, or two) of which
     that holds."""
@@ -187,6 +202,8 @@ class Shell(PolicyStruct, frozen=True, kw_only=True):
     """Options whose value may be a command text where no list has the program, as `--command`."""
     unlisted_after: tuple[str, ...] = ()
     """Words that a command may follow where no list has the program, as `--`."""
+    setups: tuple[str, ...] = ()
+    """Commands that only print settings for the shell to run, as `pyenv init`."""
     neutral: tuple[str, ...] = ()
     """Variables that do not change what a program does, as LANG."""
     folders: tuple[str, ...] = ()

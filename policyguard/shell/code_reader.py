@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from policyguard.model.shell import CodeRunner
 from policyguard.shell.code_texts import find_commands, find_names
-from policyguard.shell.command_line import MANY, MARKS, SimpleCommand, run_by
+from policyguard.shell.command_line import MANY, MARKS, Redirect, SimpleCommand, run_by
 from policyguard.shell.inputs import Input
 from policyguard.shell.options import read_code_options
 from policyguard.shell.words import is_static
@@ -24,11 +25,14 @@ class CodeReader:
         self._wrapped = wrapped
         self._reading = wrapped.reading
 
-    def read(self, runner: CodeRunner, index: int, given: Input) -> None:
-        """Read the commands that code of another language names in its texts."""
+    def read(self, runner: CodeRunner, arguments: Sequence[str], index: int, given: Input) -> None:
+        """Read the commands that code of another language names in its texts.
+
+        The `arguments` are those behind the subcommand, if the runner is one of a subcommand.
+        """
         reading, files = self._reading, self._wrapped.files
         command = reading.commands[index]
-        options = read_code_options(runner, command.arguments)
+        options = read_code_options(runner, arguments)
         texts, operands = options.texts, options.operands
         if options.module:
             around = (*command.wrappers, command.program)
@@ -38,9 +42,10 @@ class CodeReader:
         scripts = options.files if runner.operand else [*options.files, *operands[:1]]
         named = [file for file in scripts if file not in _NO_FILE]
         is_input = runner.script or (scripts and not named)
-        if is_input and not texts and not named and not options.module:
+        is_run = any(call in text for text in texts for call in runner.evaluates)
+        if is_run or (is_input and not texts and not named and not options.module):
             if given.text is not None:
-                texts = [given.text]
+                texts = [*texts, given.text]
             elif given.sources:
                 reading.add_unknown("input of an interpreter is not known", given.sources)
                 return
@@ -64,7 +69,7 @@ class CodeReader:
         names = tuple(find_names(text, reading.bounds.words))
         if runner.runs_by and is_static(text) and not any(by in text for by in runner.runs_by):
             if ">" in text and names:  # `awk '{print > "file"}'`
-                reading.add(SimpleCommand("", "", names, wrappers=(program,)))
+                self._add_names(text, runner, names, program)
             return
         if runner.runs_by and given.text is not None:  # `awk '{system($0)}'`
             self._run_found(given.text, Input((index,)), program)
@@ -72,10 +77,18 @@ class CodeReader:
         if not text.strip(MARKS + " \n"):
             reading.add_unknown("code is not known", given.sources)
             return
-        reading.add(SimpleCommand("", "", names, wrappers=(program,)))
+        self._add_names(text, runner, names, program)
         for found in find_commands(text, runner.calls, reading.bounds.commands):
             read = Input((index,)) if runner.runs_by else Input()
             self._run_found(found, read, program)
+
+    def _add_names(
+        self, text: str, runner: CodeRunner, names: tuple[str, ...], program: str
+    ) -> None:
+        """Add the files that code names, which it may read, and write if it writes any."""
+        is_writing = any(call in text for call in runner.writes)
+        written = tuple(Redirect(True, name) for name in names if is_writing)
+        self._reading.add(SimpleCommand("", "", names, written, wrappers=(program,)))
 
     def _run_found(self, text: str, given: Input, runner: str) -> None:
         """Read a text of code if it may be a command; prose in it is no reason to be opaque."""

@@ -12,7 +12,7 @@ _LITERAL = re.compile(
     re.DOTALL,
 )
 _NAME = re.compile(r"\S{1,255}")
-_BETWEEN = re.compile(r"[\s,\[]*")
+_BETWEEN = re.compile(r"(?:[\s,\[{]|\bargs:|\bnil\b)*")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
@@ -47,6 +47,8 @@ def find_commands(code: str, calls: Mapping[str, str], most: int, depth: int = 3
 def _join(words: list[str]) -> Iterator[str]:
     if len(words) > 1:
         yield " ".join(words)
+        if words[0].rpartition("/")[2] == words[1]:  # `execvp("rm", ["rm", "-r"])`
+            yield " ".join(words[1:])
     yield from (word for word in words if word and not word.isspace())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.model.shell import Program
@@ -28,24 +28,39 @@ def find_written(command: SimpleCommand, program: Program, arguments: Arguments)
     for redirect in command.redirects:
         if redirect.writes:
             yield normalize(redirect.target)
+    has_option = False
     for kind in program.writes:
         if kind == "operands":
             yield from map(normalize, arguments.operands)
-        elif kind == "last":
+        elif kind == "last" and not has_option:
             yield from map(normalize, arguments.operands[-1:])
+        elif kind == "second":
+            yield from map(normalize, arguments.operands[1:2])
         elif kind.startswith("-"):
             for option in arguments.options:
                 if option.value is not None and _is_flag(kind, option.text):
+                    has_option = True  # `cp -t folder file` writes no `file`
                     yield normalize(option.value)
         else:
             for word in arguments.operands:
                 if word.startswith(kind):
                     yield normalize(word[len(kind) :])
     if program.saves and not any(item.text in program.writes for item in arguments.options):
+        folder = next(_find_values(program.saves_in, arguments), "")
         for word in arguments.operands:
-            yield word.partition("?")[0].rpartition("/")[2]
+            name = word.partition("?")[0].rpartition("/")[2]
+            yield name  # perhaps after a `cd` into the folder
+            if folder:
+                yield normalize(f"{folder}/{name}")
     if command.path == MANY:
         yield MANY
+
+
+def find_changed(command: SimpleCommand, program: Program, arguments: Arguments) -> Iterator[str]:
+    """Yield the files that a command writes, or edits in place."""
+    yield from find_written(command, program, arguments)
+    if any(_is_flag(kind, option.text) for kind in program.edits for option in arguments.options):
+        yield from find_read(command, program, arguments)
 
 
 def _is_flag(flag: str, text: str) -> bool:
@@ -59,12 +74,43 @@ def find_read(command: SimpleCommand, program: Program, arguments: Arguments) ->
             yield normalize(redirect.target)
     if command.path == MANY:
         yield MANY
+    if program.loads:
+        yield from _find_loaded(program, arguments)
     if program.reads == "none":
         return
-    operands = arguments.operands[1:] if program.reads == "rest" else arguments.operands
-    for word in operands:
-        yield normalize(_VALUE.sub("", word).removeprefix("@"))
+    for word in drop_script(program, arguments):
+        yield normalize(_strip(word))
     if program.reads is None:
         for option in arguments.options:
             if option.value is not None:
-                yield normalize(_VALUE.sub("", option.value).removeprefix("@"))
+                yield normalize(_strip(option.value))
+
+
+def drop_script(program: Program, arguments: Arguments) -> tuple[str, ...]:
+    """Return the operands without the pattern of grep and the like."""
+    is_script = program.reads == "rest" and not any(
+        _is_flag(kind, option.text)
+        for kind in program.script_options
+        for option in arguments.options
+    )
+    return arguments.operands[1:] if is_script else arguments.operands
+
+
+def _find_loaded(program: Program, arguments: Arguments) -> Iterator[str]:
+    for value in _find_values(program.loads, arguments):
+        yield normalize(_strip(value))
+    operands = arguments.operands
+    if any(" ".join(operands[:count]) in program.loads for count in (1, 2)):
+        for word in filter(is_static, operands):
+            yield normalize(word.rpartition(":")[2])  # `HEAD:file`, `container:/file`
+
+
+def _find_values(options: Sequence[str], arguments: Arguments) -> Iterator[str]:
+    for option in arguments.options:
+        if option.value is not None and any(_is_flag(kind, option.text) for kind in options):
+            yield option.value
+
+
+def _strip(word: str) -> str:
+    """Return the file that a word names, as `field=@file` of curl."""
+    return _VALUE.sub("", word).lstrip("@<")

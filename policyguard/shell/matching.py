@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from policyguard.model.shell import Program
 from policyguard.shell.arguments import Arguments, Option
 from policyguard.shell.command_line import ANY, MANY, MARKS
-from policyguard.shell.files import find_read, find_written, normalize
+from policyguard.shell.files import find_changed, find_read, normalize
 from policyguard.shell.folders import join_folder
 from policyguard.shell.globs import Glob
 from policyguard.shell.pattern import Flag, Stage, Word
@@ -235,7 +235,7 @@ def _find_names(flags: Sequence[Flag], read: ReadCommand) -> set[str]:
 
 
 def _match_files(stage: Stage, read: ReadCommand) -> bool:
-    for globs, find in ((stage.writes, find_written), (stage.reads, find_read)):
+    for globs, find in ((stage.writes, find_changed), (stage.reads, find_read)):
         if globs:
             named = find(read.command, read.program, read.arguments)
             files = [_place(folder, file) for file in named for folder in read.folders]

@@ -314,6 +314,8 @@ class Statements:
         name = words[0]
         if name == "unset":
             self.variables.forget(words[1:])
+        elif any(word[:1] == "-" and "n" in word for word in words):  # a name for another variable
+            self.variables.forget(names)
         return [self.add(SimpleCommand(name, name, tuple(words[1:]), tail.redirects, names))]
 
     def _run_command(self, node: Node, given: Input, tail: Tail) -> list[int]:

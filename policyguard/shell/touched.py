@@ -10,15 +10,13 @@ from itertools import takewhile
 from policyguard.model.shell import Program
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, Arguments, read_arguments
 from policyguard.shell.command_line import ANY, GLOB, MANY, NAME, CommandLine, SimpleCommand
-from policyguard.shell.files import find_read, find_written
+from policyguard.shell.files import drop_script, find_read, find_written
 from policyguard.shell.folders import find_folders, join_folder
 from policyguard.shell.options import WrapperOptions
 from policyguard.shell.outputs import find_names_of
 from policyguard.shell.reader import ShellReader
 from policyguard.shell.words import is_static
 
-_SCRIPT_OPTIONS = frozenset(("-e", "-f", "--expression", "--file", "--regexp", "--from-file"))
-"""Options of grep, sed and the like that give the pattern, so that no operand does."""
 _ATTACHED = re.compile(r"-[A-Za-z](?=[./~])")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _URL_HOST = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^/?#\x00-\x08]+)(?:[/?#]|\Z)")
@@ -156,11 +154,7 @@ def _own_operands(
         return ()
     wrapper = reader.wrappers.find_for(command.program, command.arguments)[1]
     if wrapper is None:
-        operands = arguments.operands
-        is_script = program.reads == "rest" and not any(
-            option.text in _SCRIPT_OPTIONS for option in arguments.options
-        )
-        return operands[1:] if is_script else operands
+        return drop_script(program, arguments)
     if wrapper.after:
         return tuple(takewhile(lambda word: word[:1] not in "-(!", command.arguments))
     if (wrapper.script or wrapper.sources) and not any(

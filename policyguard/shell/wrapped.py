@@ -76,6 +76,8 @@ class Wrapped:
         program = path.rstrip("/").rpartition("/")[2] or path
         if program.endswith(_WINDOWS_PROGRAM) and self._code.find(program) is None:
             program = program.removesuffix(_WINDOWS_PROGRAM)
+        if around and "@" in program[1:]:
+            program = program.partition("@")[0]  # `npx npm@latest`
         sources = (*given.sources, *given.words)
         if self.files:
             sources += self.files.find_writers(words)
@@ -122,11 +124,11 @@ class Wrapped:
                 return [index, *self._unwrap(wrapper, name, [*behind], index, given)]
             finally:
                 reading.variables = outer
-        _, runner, _ = self._code.find_for(program, arguments)
+        _, runner, behind = self._code.find_for(program, arguments)
         if runner is not None and runner.hidden:
             reading.add_unknown("commands of another shell", sources)
         elif runner is not None:
-            self._code_reader.read(runner, index, given)
+            self._code_reader.read(runner, behind, index, given)
         elif known is None:
             for found in reading.reader.option_texts.guess(arguments):
                 self._run_visible(found, guessed=True, around=(*around, program))
@@ -191,8 +193,11 @@ class Wrapped:
         position = options.read(arguments)
         texts = options.texts
         rest = arguments[position + wrapper.operands :]
-        if wrapper.operands and "--" in rest:
-            rest = rest[rest.index("--") + 1 :]
+        is_option = "".join(rest[:1])[:1] == "-" and not options.program
+        if wrapper.operands and is_option:  # `kubectl exec pod -c app -- ls`
+            rest = rest[options.read(rest) :]
+        if wrapper.operands and "--" in rest:  # an option with a value may be one that no list has
+            self._run_visible(rest[rest.index("--") + 1 :], guessed=True, around=around)
         if mark := next((word for word in rest if word in wrapper.inline), ""):
             at = rest.index(mark)
             given, rest = Input(given.sources, "\n".join(rest[at + 1 :])), rest[:at]
@@ -214,6 +219,8 @@ class Wrapped:
         if texts:
             if wrapper.script:
                 self.ignore_input(index, given)
+            return indices
+        if (wrapper.joins or wrapper.sources) and self._only_sets_up(rest, given):
             return indices
         if wrapper.script or wrapper.sources:
             return self._run_script(rest, options, index, given)
@@ -246,6 +253,17 @@ class Wrapped:
             for words in made
             for each in self.add(words, given, command.redirects, assigned, around)
         ]
+
+    def _only_sets_up(self, rest: list[str], given: Input) -> bool:
+        """Whether a shell runs nothing but settings, as in `eval "$(pyenv init -)"`."""
+        made = [self.reading.commands[index] for index in given.words]
+        setups = self.reading.reader.facts.setups
+        return (
+            bool(made)
+            and not "".join(rest).replace(PROCESS_FILE, "").strip(MARKS)
+            and not any(item.program in self.outputs.functions for item in made)
+            and all(" ".join((item.path, *item.arguments)).startswith(setups) for item in made)
+        )
 
     def _run_alias(self, name: str, arguments: list[str], given: Input) -> list[int]:
         """Run what an alias stands for; in it, its own name is that of a program."""

@@ -256,13 +256,17 @@ class Wrapped:
 
     def _only_sets_up(self, rest: list[str], given: Input) -> bool:
         """Whether a shell runs nothing but settings, as in `eval "$(pyenv init -)"`."""
-        made = [self.reading.commands[index] for index in given.words]
-        setups = self.reading.reader.facts.setups
+        reading = self.reading
+        made = [reading.commands[index] for index in given.words]
+        setups = tuple(f"{one} " for one in reading.reader.facts.setups)
         return (
             bool(made)
             and not "".join(rest).replace(PROCESS_FILE, "").strip(MARKS)
             and not any(item.program in self.outputs.functions for item in made)
-            and all(" ".join((item.path, *item.arguments)).startswith(setups) for item in made)
+            and reading.reader.neutral.issuperset(
+                name for one in reading.commands for name in one.variables
+            )
+            and all(" ".join((item.path, *item.arguments, "")).startswith(setups) for item in made)
         )
 
     def _run_alias(self, name: str, arguments: list[str], given: Input) -> list[int]:

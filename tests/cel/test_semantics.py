@@ -368,7 +368,7 @@ class TestMapsAndLists:
             ("x['z']", "no-such-key"),
             ("x[1]", "no-such-key"),
             ("y[2]", "index-out-of-range"),
-            ("y[0 - 1]", "index-out-of-range"),
+            ("y[-1]", "index-out-of-range"),
             ("y[0.5]", "no-such-overload"),
             ("y['0']", "no-such-overload"),
             ("y.a", "no-such-overload"),

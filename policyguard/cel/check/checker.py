@@ -203,7 +203,8 @@ class _Checker:
             return self.field_type(node, operand)
         if isinstance(constant, int) and constant < 0 and not isinstance(operand, MapType):
             help_ = "the last item is `list[size(list) - 1]`"
-            self.problems.report("bad-argument", "no index is negative", node.key.span, help_)
+            message = "no index is negative, so this is always an error"
+            self.problems.report("bad-argument", message, node.key.span, help_, "warning")
         if isinstance(operand, ListType):
             if key != DYN and key not in NUMERIC_TYPES:
                 message = f"a list index must be int, not {key}"

@@ -696,7 +696,9 @@ def test_agents_without_end_open_no_way_to_another(open_few: Open) -> None:
         assert run(session, "merge"), "those that are set tell nothing any more"
 
 
-def test_what_falls_out_in_one_guard_falls_out_in_others(policy: Path, tmp_path: Path) -> None:
+def test_what_falls_out_in_one_guard_falls_out_in_others(
+    policy: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     policy.write_text(POLICY + "bounds: {budget_keys: 4}\n")
     one, two = (Guard.load(policy, store=tmp_path / "state" / "store.db") for _ in range(2))
     session = _of(two, "clean")
@@ -704,6 +706,10 @@ def test_what_falls_out_in_one_guard_falls_out_in_others(policy: Path, tmp_path:
     for number in range(9):
         run(_of(one, f"flood {number}"), "write")
     assert not session.check("merge", {}).allowed, "two must not count on what has fallen out"
+    assert (
+        "mark `wrote` is kept for 4 agents (`bounds.budget_keys`): for those of which it changed "
+        "least recently it counts as set"
+    ) in caplog.messages
     for number in range(9):
         run(_of(two, f"again {number}"), "write")
     last = one.session("last", agent="again 8")

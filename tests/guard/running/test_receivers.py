@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -63,6 +64,10 @@ def close(owner: str) -> str:
     return owner
 
 
+def call(function: Callable[[], str]) -> str:
+    return function()
+
+
 def method(session: Session) -> Callable[[Account], Any]:
     return session.guard.tool(Account.close)
 
@@ -73,6 +78,7 @@ MAKE: list[Callable[[Session, str], Callable[[], Any]]] = [
     lambda session, owner: session.guard.tool(Account(owner).close),
     lambda session, owner: session.guard.tool(Closer(owner)),
     lambda session, owner: session.guard.tool(functools.partial(close, owner)),
+    lambda session, owner: session.guard.tool(types.MethodType(call, lambda: owner)),
     lambda session, owner: session.guard.tool(functools.partial(Account.close, Account(owner))),
     lambda session, owner: functools.partial(
         session.guard.tool(Account.close), Account(owner, object())

@@ -22,6 +22,7 @@ params: {most: 100}
 rules:
   live: {tools: [deploy], when: call.args.to == 'live', effect: ask, message: live needs a yes}
   big: {tools: [deploy], when: call.args.cents > params.most, unless: call.args.ok, mode: observe}
+  other: {tools: [read], when: call.args.path == 'other', message: not this}
   cases:
     tools: [pay]
     cases:
@@ -57,6 +58,7 @@ def run(tmp_path: Path, kept: str) -> Any:
         session.record(session.check("deploy", {"to": "live", "cents": 7}, call="h8"), result="ok")
         session.check("read", {"path": "y"}, call="h4")
         session.check("read", {"path": "z"}, call="h5")
+        session.check("read", {"path": "x"}, call="h10")
 
     def why(*arguments: str) -> Result:
         options = ["--policy", str(policy), "--store", str(store)]
@@ -123,6 +125,14 @@ def test_state_is_that_of_the_call(run: Any) -> None:
     assert third["entries"]["budgets/steps"]["text"] == "2 of 4 left"
     last = explain(run, "h5")
     assert (last["effect"], last["entries"]["budgets/steps"]["effect"]) == ("block", "block")
+
+
+def test_a_refusal_by_a_limit_has_its_text(run: Any) -> None:
+    found = explain(run, "h10")
+    fired = [one for one in found["recorded"] if one.startswith("limits/")]
+    for id_ in fired:
+        assert found["entries"][id_]["text"].startswith(("this call", "the same call"))
+    assert fired
 
 
 def test_secrets_stay_hidden(run: Any) -> None:

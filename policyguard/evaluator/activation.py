@@ -87,6 +87,7 @@ class Activation:
     """
 
     data_text = ""
+    # `command`, if it was read: asking `__dict__` would make the dictionary, which is slow.
     _known_command: str | None = None
 
     command: str

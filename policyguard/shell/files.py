@@ -37,10 +37,9 @@ def find_written(command: SimpleCommand, program: Program, arguments: Arguments)
         elif kind == "second":
             yield from map(normalize, arguments.operands[1:2])
         elif kind.startswith("-"):
-            for option in arguments.options:
-                if option.value is not None and _is_flag(kind, option.text):
-                    has_option = True  # `cp -t folder file` writes no `file`
-                    yield normalize(option.value)
+            for value in _find_values((kind,), arguments):
+                has_option = True  # `cp -t folder file` writes no `file`
+                yield normalize(value)
         else:
             for word in arguments.operands:
                 if word.startswith(kind):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 
 from policyguard.model.shell import Shell
 from policyguard.shell.command_line import CommandLine, SimpleCommand
 from policyguard.shell.command_text import CommandText
+from policyguard.shell.kept_answers import keep_answers
 from policyguard.shell.lookup import Lookup
 from policyguard.shell.option_texts import OptionTexts
 from policyguard.shell.plain import PlainCommand, split_plain
@@ -37,26 +36,16 @@ class ShellReader:
         """Programs in whose input commands may stand."""
         self.variables = frozenset(facts.variables)
         self.neutral = frozenset(facts.neutral)
+        self.setups = tuple(f"{command} " for command in facts.setups)
+        """Beginnings of commands that only print settings for the shell, as words."""
         self.folders = frozenset(facts.folders)
         self._run_no_other: dict[str, bool] = {}
         self._latest: CommandText | None = None
-        self._kept: OrderedDict[str, CommandLine] = OrderedDict()
-        self._lock = threading.Lock()
+        self._read_kept = keep_answers(self._read, facts.bounds)
 
     def read(self, text: str) -> CommandLine:
         """Return what `text` runs. It never raises: what cannot be read is opaque."""
-        with self._lock:
-            line = self._kept.get(text)
-            if line is not None:
-                self._kept.move_to_end(text)
-                return line
-        line = self._read(text)
-        if len(text) <= self.facts.bounds.chars:
-            with self._lock:
-                self._kept[text] = line
-                if len(self._kept) > self.facts.bounds.texts:
-                    self._kept.popitem(last=False)
-        return line
+        return self._read_kept(text)
 
     def look_at(self, text: str) -> CommandText:
         """Return what can be asked of a text. The latest is kept: many rules ask about it."""

@@ -193,7 +193,7 @@ class Wrapped:
         position = options.read(arguments)
         texts = options.texts
         rest = arguments[position + wrapper.operands :]
-        is_option = "".join(rest[:1])[:1] == "-" and not options.program
+        is_option = bool(rest) and rest[0].startswith("-") and not options.program
         if wrapper.operands and is_option:  # `kubectl exec pod -c app -- ls`
             rest = rest[options.read(rest) :]
         if wrapper.operands and "--" in rest:  # an option with a value may be one that no list has
@@ -258,15 +258,18 @@ class Wrapped:
         """Whether a shell runs nothing but settings, as in `eval "$(pyenv init -)"`."""
         reading = self.reading
         made = [reading.commands[index] for index in given.words]
-        setups = tuple(f"{one} " for one in reading.reader.facts.setups)
+        reader = reading.reader
         return (
             bool(made)
             and not "".join(rest).replace(PROCESS_FILE, "").strip(MARKS)
             and not any(item.program in self.outputs.functions for item in made)
-            and reading.reader.neutral.issuperset(
+            and reader.neutral.issuperset(
                 name for one in reading.commands for name in one.variables
             )
-            and all(" ".join((item.path, *item.arguments, "")).startswith(setups) for item in made)
+            and all(
+                " ".join((item.path, *item.arguments, "")).startswith(reader.setups)
+                for item in made
+            )
         )
 
     def _run_alias(self, name: str, arguments: list[str], given: Input) -> list[int]:

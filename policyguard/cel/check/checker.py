@@ -316,10 +316,9 @@ class _Checker:
         if isinstance(node.right, ast.ListLiteral):
             for item in node.right.items:
                 self.check_member(left, item)
-        name = _constant_value(node.left)
         if isinstance(right, RecordType):
             member: Type = STRING
-            if isinstance(name, str):
+            if isinstance(name := _constant_value(node.left), str):
                 self.check_presence(right, name, node.left.span, node, "this")
         elif isinstance(right, ListType):
             member = right.element

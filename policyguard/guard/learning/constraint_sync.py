@@ -226,13 +226,15 @@ class ConstraintSync:
             self._apply_record(stored)
         payload = self.store.evidence.get(observation.scope, observation.evidence_key)
         self._constraint_set.forget_evidence(observation.scope, observation.evidence_key)
-        for piece in decode_evidence(payload, self.store):
-            self._constraint_set.put_evidence(piece)
+        self._put_evidence(payload)
 
     def _load_evidence(self, scope: str | None) -> None:
         for _, _, payload in self.store.evidence.list(scope):
-            for piece in decode_evidence(payload, self.store):
-                self._constraint_set.put_evidence(piece)
+            self._put_evidence(payload)
+
+    def _put_evidence(self, payload: bytes | None) -> None:
+        for piece in decode_evidence(payload, self.store):
+            self._constraint_set.put_evidence(piece)
 
     def _load_changes(self) -> None:
         changes = self.store.constraints.changes(self._version)

@@ -251,7 +251,9 @@ class MemoryEvidence:
     def list(self, scope: str | None = None) -> tuple[tuple[str, str, bytes], ...]:
         with self._table.undo_log():
             return tuple(
-                (one, key, payload)
-                for (one, key), payload in sorted(self._table.rows.items())
-                if scope is None or one == scope or one.startswith(f"{scope}\x1f")
+                sorted(
+                    (one, key, payload)
+                    for (one, key), payload in self._table.rows.items()
+                    if scope is None or one == scope or one.startswith(f"{scope}\x1f")
+                )
             )

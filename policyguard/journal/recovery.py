@@ -134,4 +134,4 @@ def require_anchored(path: Path, first: bytes, count: int, hasher: Hasher) -> No
 def first_key_id(first: bytes) -> str:
     """Return the id of the key in a first line (with line feed); empty without one."""
     link = parse_link(first[:-1])
-    return link.key_id if link is not None and not link.seq else ""
+    return link.key_id if link is not None else ""

@@ -260,7 +260,11 @@ def test_broken_settings_are_an_error(text: str, tmp_path: Path) -> None:
 
 _names = st.text(max_size=4)
 _values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=6),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=6),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_names, inner, max_size=3),
     max_leaves=8,
 )

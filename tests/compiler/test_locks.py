@@ -13,7 +13,10 @@ BASE = """\
 policyguard: 1
 name: base
 extends: [core]
-params: {most: {default: 5, env: MOST, locked: true}, soft: {default: 5, env: SOFT}}
+params:
+  most: {default: 5, env: MOST, locked: true}
+  soft: {default: 5, env: SOFT}
+  spent: 137
 lists: {hosts: [x.org], other: [a], names: [x]}
 patterns:
   secret: {match: 'key-[0-9]+', examples: {match: [key-1]}}
@@ -28,6 +31,7 @@ rules:
   names: {tools: [name], when: "!(call.args.n in lists['names'])", locked: true}
   cases: {tools: [case], cases: [{finds: [private], effect: ask}], locked: true}
   stages: {tools: [stage], unless: mark.shipped, locked: true}
+blame: [{id: spot, when: outcome.exit_code == params.spent, blame: harness, locked: true}]
 marks: {shipped: {set: {tools: [ship], when: outcome.ok}, clear: {classes: [shipping]}}}
 limits:
   classes: {danger: {repeat: {max: 1, same: call, locked: true}}}
@@ -55,6 +59,7 @@ def check(tmp_path: Path, layer: str, base: str = BASE, **environ: str):
         "lists: {hosts: [y.org]}",
         "disable: {lists/hosts: gone}",
         "params: {most: 1000}",
+        "params: {spent: 1}",
         "params: {most: {default: 1000, locked: true}}",
         "patterns: {secret: nothing}",
         "mode: observe",
@@ -121,6 +126,7 @@ def test_no_environment_sets_a_locked_param(tmp_path: Path) -> None:
     assert {name: one.value for name, one in compiled.policy.params.items()} == {
         "most": 5,
         "soft": 9,
+        "spent": 137,
     }
 
 

@@ -200,6 +200,10 @@ def structured(*names: str) -> Any:
     return numpy.array([(1, 2)], dtype=[(name, "i4") for name in names])
 
 
+def objects(*cells: Any) -> Any:
+    return pytest.importorskip("numpy").array(cells, dtype=object)
+
+
 def empty_array(*shape: int) -> Any:
     return pytest.importorskip("numpy").zeros(shape)
 
@@ -244,6 +248,7 @@ HIDDEN: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
     (lambda: ChainMap({"a": 1}, {"a": 2}), lambda: ChainMap({"a": 1}, {"a": 3})),
     (lambda: in_zone("Europe/Berlin"), lambda: in_zone("Europe/Paris")),
     (lambda: empty_array(0, 3), lambda: empty_array(0, 5)),
+    (lambda: objects(pathlib.Path("a")), lambda: objects(pathlib.Path("b"))),
     (lambda: labelled(), lambda: labelled(index_name="day")),
     (lambda: labelled(), lambda: labelled(unit="EUR")),
     (lambda: categories("a", "b"), lambda: categories("a", "c")),

@@ -172,6 +172,18 @@ def test_opening_does_not_read_lines_before_the_anchor(tmp_path: Path) -> None:
         list(setup.journal.read_events("s"))
 
 
+@pytest.mark.parametrize("key", [b"", b"k" * 32])
+def test_opening_does_not_need_the_first_line(tmp_path: Path, key: bytes) -> None:
+    setup = JournalSetup(tmp_path, key=key or None)
+    setup.write(*run())
+    setup.restart()
+    path = setup.journal.path_of("s")
+    first, _, rest = path.read_bytes().partition(b"\n")
+    path.write_bytes(b"x" * len(first) + b"\n" + rest)
+    setup.write(TurnStarted("s"))
+    assert codes(setup)[0] == "journal/edited"
+
+
 def test_a_chain_continues_with_its_own_key_only(tmp_path: Path) -> None:
     setup = JournalSetup(tmp_path, key=b"k" * 32)
     setup.write(SessionStarted("s"))

@@ -199,6 +199,15 @@ def test_small_files_are_read_by_one_worker_and_large_ones_shared(tmp_path: Path
     assert [*chain(*_take_all(batches))] == [17, *range(16)]
 
 
+def test_to_look_at_large_files_can_be_stopped(tmp_path: Path) -> None:
+    def stop() -> None:
+        raise InterruptedError
+
+    batches = _batches([_file(tmp_path / "large.jsonl", 5000)])
+    with pytest.raises(InterruptedError):
+        batches.share_large_files(stop)
+
+
 def test_the_large_ones_that_one_worker_reads_come_first(tmp_path: Path) -> None:
     sizes = (50, 9000, 50, 9500, 50)
     batches = _batches(

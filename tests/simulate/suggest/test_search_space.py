@@ -106,6 +106,19 @@ def test_packed_options_are_a_policy_with_all_of_them_under_their_ids(pack: str)
     assert not left
 
 
+def test_a_list_of_packed_options_is_as_long_as_a_policy_allows() -> None:
+    axis = _axes("core")["limits/default/repeat"]
+    wide = axis._replace(options=axis.options[:1] + axis.options[1:2] * 17)
+    lists = [
+        packed.entries[axis.path[:-1]]
+        for packed in pack_options([wide], [(0, option) for option in range(1, 18)])
+    ]
+    for limits in lists:
+        assert compile_layer(render_layer("q", ["core"], {axis.path[:-1]: limits})) is not None
+    longer = [*lists[0], lists[0][0]]
+    assert compile_layer(render_layer("q", ["core"], {axis.path[:-1]: longer})) is None
+
+
 PACKS = ["core", "strict", "loop-brake", "sentinel", "reasoning-loop"]
 
 

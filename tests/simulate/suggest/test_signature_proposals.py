@@ -61,6 +61,20 @@ def test_signatures_of_the_same_words_have_ids_of_their_own() -> None:
     ]
 
 
+def test_the_ten_most_frequent_are_proposed() -> None:
+    words = "quux glorp fnord zork plugh xyzzy frotz blorb gnusto rezrov yomin ozmoo".split()
+    errors = tuple(
+        UnmatchedFigures(f"{word} {word[::-1]} {word}{number}x", 20 - number, "t", "s", "f")
+        for number, word in enumerate(words)
+    )
+    session = SessionResult((0,), "s\nf", None, 9, False, False, frozenset(), errors, 0)
+    figures, proposals = propose_signatures(CORE, [session], lambda found: [""] * len(found))
+    assert [one.hits for one in proposals] == list(range(20, 10, -1))
+    assert [(one.why, one.errors) for one in figures.unproposed] == [
+        ("less frequent than those proposed", 19)
+    ]
+
+
 def test_proposal_names_the_tool_with_most_of_the_errors() -> None:
     found = [("a", 2), ("b", 3), ("a", 2)]
     errors = tuple(

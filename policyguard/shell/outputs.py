@@ -21,14 +21,12 @@ _ESCAPED = {"n": "\n", "t": "\t", "\\": "\\"}
 class Outputs:
     """What the commands of one reading print.
 
-    `inputs` holds the texts that commands read, by index; `functions` the names that the text
-    defines, which may print anything.
+    `inputs` holds the texts that commands read, by index. Functions may print anything.
     """
 
     def __init__(self, reading: Statements) -> None:
         self._reading = reading
         self.inputs: dict[int, str] = {}
-        self.functions: set[str] = set()
 
     def static_output(self, indices: Sequence[int]) -> str | None:
         """Return what the commands print, if it is known."""
@@ -36,7 +34,7 @@ class Outputs:
         if others or index < 0:
             return None
         command = self._reading.commands[index]
-        if command.program in self.functions:
+        if command.program in self._reading.functions:
             return None
         arguments = command.arguments
         if command.program == "echo":
@@ -84,7 +82,7 @@ class Outputs:
     def _print_names(self, commands: list[SimpleCommand]) -> bool:
         names = self._reading.reader.names
         return bool(commands) and all(
-            command.program in names and command.program not in self.functions
+            command.program in names and command.program not in self._reading.functions
             for command in commands
         )
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from policyguard.shell.command_line import GLOB, MANY, NAME, CommandLine, Redirect, SimpleCommand
+from policyguard.shell.command_line import MANY, NAME, CommandLine, SimpleCommand
+from policyguard.shell.functions import Functions
 from policyguard.shell.inputs import NO_TAIL, NOTHING, Input, Tail
 from policyguard.shell.plain import PlainCommand, has_control_characters
-from policyguard.shell.rewriting import MARK, HereDocument, lift
+from policyguard.shell.redirections import Redirections
+from policyguard.shell.rewriting import HereDocument, lift
 from policyguard.shell.syntax_tree import EXPRESSIONS, Node, parse
 from policyguard.shell.variables import Variables
 from policyguard.shell.word_reader import read_raw
@@ -20,9 +21,6 @@ from policyguard.shell.written_files import PROCESS_FILE
 if TYPE_CHECKING:
     from policyguard.shell.reader import ShellReader
 
-_SIMPLE_REDIRECT = re.compile(
-    r"[012]?>&[012]|[012&]?>>?[ \t]*([\w./-]*[A-Za-z./_][\w./-]*)", re.ASCII
-)
 _REDIRECTS = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
 _DECLARATIONS = frozenset(("declaration_command", "unset_command"))
 
@@ -44,7 +42,9 @@ class Statements:
         self.source = b""
         self._depth = 0
         self._loops = 0
+        self.functions = Functions(self)
         self._wrapped = Wrapped(self)
+        self.redirections = Redirections(self, self._wrapped.files)
 
     def finish(self) -> CommandLine:
         """Return the result of the reading."""
@@ -62,19 +62,9 @@ class Statements:
         depth = self._depth
         self._depth += 1
         try:
-            if "$" in text or "`" in text:
-                self.variables.expect(text)
-            plain = self.reader.split_plain(text)
-            if plain is not None:
-                return self._run_plain(plain, given)
-            lifted, self.documents = lift(text)
-            self.source = lifted.encode()
-            root = parse(self.source, self.bounds.milliseconds)
-            if root is None:
-                return self.add_unknown("parser ran out of time", given.sources)
-            indices = self.run(root, given, NO_TAIL)
-            if root.has_error:
-                indices += self.add_unknown("syntax error", given.sources)
+            indices = self._read_statements(text, given)
+            if not depth:
+                self.functions.read_rest()
             return indices
         except TooMuchError as error:
             return self.add_unknown(str(error), given.sources)
@@ -83,6 +73,22 @@ class Statements:
         finally:
             self.source, self.documents = outer
             self._depth = depth
+
+    def _read_statements(self, text: str, given: Input) -> list[int]:
+        if "$" in text or "`" in text:
+            self.variables.expect(text)
+        plain = self.reader.split_plain(text)
+        if plain is not None:
+            return self._run_plain(plain, given)
+        lifted, self.documents = lift(text)
+        self.source = lifted.encode()
+        root = parse(self.source, self.bounds.milliseconds)
+        if root is None:
+            return self.add_unknown("parser ran out of time", given.sources)
+        indices = self.run(root, given, NO_TAIL)
+        if root.has_error:
+            indices += self.add_unknown("syntax error", given.sources)
+        return indices
 
     def _run_plain(self, commands: Sequence[PlainCommand], given: Input) -> list[int]:
         """Run commands that need no tree: lists and pipelines of them."""
@@ -154,19 +160,17 @@ class Statements:
         if kind in ("comment", "heredoc_body"):
             return []
         if kind in _REDIRECTS:
-            more, _, _ = self.read_redirect(node)
+            more, _, _ = self.redirections.read(node)
             return [self.add(SimpleCommand("", "", (), (*tail.redirects, *more.redirects)))]
         if kind in EXPRESSIONS:
             read_raw(self, node, quoted=True)
             return []
-        positional = self.variables.positional
         if kind == "function_definition":
-            self.variables.positional = None
-            self._wrapped.outputs.functions.add(self.text(node.named_children[0]))
+            self.functions.define(node)
+            return []
         indices: list[int] = []
         for child in node.named_children:
             indices += self.run(child, given, tail)
-        self.variables.positional = positional
         return indices
 
     def _run_list(self, node: Node, given: Input, tail: Tail) -> list[int]:
@@ -201,7 +205,7 @@ class Statements:
             if child.type not in _REDIRECTS:
                 body = child
                 continue
-            more, read, to_process = self.read_redirect(child)
+            more, read, to_process = self.redirections.read(child)
             tail = tail.join(more)
             given = read or given
             outputs += to_process
@@ -213,71 +217,9 @@ class Statements:
         self._feed(outputs, indices)
         return indices
 
-    def read_redirect(self, node: Node) -> tuple[Tail, Input, list[Node]]:
-        """Return the files of a redirection, what it gives to read, and processes it writes to."""
-        if simple := _SIMPLE_REDIRECT.fullmatch(self.text(node)):
-            return Tail((Redirect(True, simple[1]),)) if simple[1] else NO_TAIL, NOTHING, []
-        operator = ""
-        targets: list[Node] = []
-        for child in node.children:
-            if not child.is_named:
-                operator = child.type
-            elif child.type != "file_descriptor":
-                targets.append(child)
-        if node.type == "heredoc_redirect" or not targets:
-            self.add_unknown("syntax error")
-            return NO_TAIL, NOTHING, []
-        # The grammar takes the words of the command that stand behind for more targets.
-        target, *behind = targets
-        more = Tail((), tuple(word for node in behind for word in self.read_words(node)))
-        if operator.startswith(">") and target.type == "process_substitution":
-            return more, NOTHING, [target]
-        first = len(self.commands)
-        words = self.read_words(target)
-        written = tuple(range(first, len(self.commands)))
-        word = words[0] if len(words) == 1 else MANY
-        if node.type == "herestring_redirect":
-            return more, Input(written, word.replace(GLOB, "*")), []
-        if word.startswith(MARK):
-            return more, self._read_document(word), []
-        if operator in (">&", "<&") and (word == "-" or word.rstrip("-").isdigit()):
-            return more, NOTHING, []
-        if operator == "<" and target.type == "process_substitution":
-            return more, Input(written), []
-        redirects: tuple[Redirect, ...] = (Redirect("<" not in operator, word),)
-        if operator == "<>":
-            redirects += (Redirect(True, word),)
-        read = self._wrapped.files.read(word) if operator == "<" else NOTHING
-        return Tail(redirects, more.words), read, []
-
     def read_words(self, node: Node) -> list[str]:
         """Return the words that an unquoted `node` becomes."""
         return finish(read_raw(self, node, quoted=False), self.bounds.words)
-
-    def _read_document(self, word: str) -> Input:
-        number = word[1:]
-        if not number.isdigit() or int(number) >= len(self.documents):
-            return Input((), MANY)
-        document = self.documents[int(number)]
-        if document.quoted or not re.search(r"[$`\\]", document.body):
-            return Input((), document.body)
-        first = len(self.commands)
-        escaped = document.body.replace('"', '\\"')
-        outer = self.source, self.documents
-        lifted, self.documents = lift(f'"{escaped}"')
-        self.source = lifted.encode()
-        root = parse(self.source, self.bounds.milliseconds)
-        if root is None or root.has_error:
-            self.add_unknown("syntax error")
-            text = MANY
-        else:
-            # The tree of a lone string is program, command, command_name, string.
-            node = root
-            while node.type != "string" and node.named_child_count:
-                node = node.named_children[0]
-            text = "".join(finish(read_raw(self, node, quoted=True), self.bounds.words))
-        self.source, self.documents = outer
-        return Input(tuple(range(first, len(self.commands))), text)
 
     def _run_for(self, node: Node, given: Input, tail: Tail) -> list[int]:
         name, values, indices = "", [], []
@@ -334,7 +276,7 @@ class Statements:
             if kind == "variable_assignment":
                 names += self._assign(child)
             elif kind in _REDIRECTS:
-                more, read, to_process = self.read_redirect(child)
+                more, read, to_process = self.redirections.read(child)
                 tail = tail.join(more)
                 outputs += to_process
                 given = read or given

@@ -79,9 +79,13 @@ class Variables:
             return ANY if quoted else MANY
         value = self._values.get(name)
         if value is None and self.positional is not None and (name.isdigit() or name in "@*"):
-            return self._read_positional(name, self.positional)
+            return self._read_positional(name, self.positional, quoted=quoted)
         if value is None:
             return self._read_unassigned(name, quoted=quoted)
+        return self._expand(value, quoted=quoted)
+
+    def _expand(self, value: str, *, quoted: bool) -> str:
+        """Return a value as a part of a word; without quotes it may be several words."""
         if quoted:
             return protect(value.replace(GLOB, "*"))
         if "IFS" in self._expected and not value.isalnum():
@@ -89,10 +93,12 @@ class Variables:
         value = re.sub(r"[*?]", GLOB, value)
         return _WHITE.sub(BREAK, protect(value))
 
-    def _read_positional(self, name: str, values: list[str]) -> str:
+    def _read_positional(self, name: str, values: list[str], *, quoted: bool) -> str:
+        if name == "*" and quoted:
+            return self._expand(" ".join(values[1:]), quoted=True)
         if name in "@*":
-            return BREAK.join(map(protect, values[1:]))
-        return protect(values[int(name)]) if int(name) < len(values) else ""
+            return BREAK.join(self._expand(value, quoted=quoted) for value in values[1:])
+        return self._expand(values[int(name)], quoted=quoted) if int(name) < len(values) else ""
 
     def _read_unassigned(self, name: str, *, quoted: bool) -> str:
         if name == "IFS" and "IFS" not in self._expected:

@@ -61,6 +61,23 @@ class Wrapped:
         around: tuple[str, ...],
     ) -> list[int]:
         """Add the command of `words`; return the indices of those that write to its output."""
+        indices = self._add(words, given, redirects, variables, around)
+        functions = self.reading.functions
+        if functions and words:
+            if words[0] in functions:
+                indices += functions.call(words[0], words[1:], given)
+            else:
+                functions.expect(words[1:])
+        return indices
+
+    def _add(
+        self,
+        words: list[str],
+        given: Input,
+        redirects: tuple[Redirect, ...],
+        variables: tuple[str, ...],
+        around: tuple[str, ...],
+    ) -> list[int]:
         reading = self.reading
         if len(around) > reading.bounds.depth:
             return reading.add_unknown("nesting is too deep", given.sources)
@@ -262,7 +279,7 @@ class Wrapped:
         return (
             bool(made)
             and not "".join(rest).replace(PROCESS_FILE, "").strip(MARKS)
-            and not any(item.program in self.outputs.functions for item in made)
+            and not any(item.program in self.reading.functions for item in made)
             and reader.neutral.issuperset(
                 name for one in reading.commands for name in one.variables
             )

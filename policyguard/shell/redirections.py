@@ -1,0 +1,93 @@
+"""Redirections: the files they name, and what here-documents and here-strings give to read."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from policyguard.shell.command_line import GLOB, MANY, Redirect
+from policyguard.shell.inputs import NO_TAIL, NOTHING, Input, Tail
+from policyguard.shell.rewriting import MARK, lift
+from policyguard.shell.syntax_tree import Node, parse
+from policyguard.shell.word_reader import read_raw
+from policyguard.shell.words import finish
+from policyguard.shell.written_files import WrittenFiles
+
+if TYPE_CHECKING:
+    from policyguard.shell.statements import Statements
+
+_SIMPLE_REDIRECT = re.compile(
+    r"[012]?>&[012]|[012&]?>>?[ \t]*([\w./-]*[A-Za-z./_][\w./-]*)", re.ASCII
+)
+
+
+class Redirections:
+    """Reads the redirections of one reading."""
+
+    def __init__(self, reading: Statements, files: WrittenFiles) -> None:
+        self._reading = reading
+        self._files = files
+
+    def read(self, node: Node) -> tuple[Tail, Input, list[Node]]:
+        """Return the files of a redirection, what it gives to read, and processes it writes to."""
+        reading = self._reading
+        if simple := _SIMPLE_REDIRECT.fullmatch(reading.text(node)):
+            return Tail((Redirect(True, simple[1]),)) if simple[1] else NO_TAIL, NOTHING, []
+        operator = ""
+        targets: list[Node] = []
+        for child in node.children:
+            if not child.is_named:
+                operator = child.type
+            elif child.type != "file_descriptor":
+                targets.append(child)
+        if node.type == "heredoc_redirect" or not targets:
+            reading.add_unknown("syntax error")
+            return NO_TAIL, NOTHING, []
+        # The grammar takes the words of the command that stand behind for more targets.
+        target, *behind = targets
+        more = Tail((), tuple(word for node in behind for word in reading.read_words(node)))
+        if operator.startswith(">") and target.type == "process_substitution":
+            return more, NOTHING, [target]
+        first = len(reading.commands)
+        words = reading.read_words(target)
+        written = tuple(range(first, len(reading.commands)))
+        word = words[0] if len(words) == 1 else MANY
+        if node.type == "herestring_redirect":
+            return more, Input(written, word.replace(GLOB, "*")), []
+        if word.startswith(MARK):
+            return more, self._read_document(word), []
+        if operator in (">&", "<&") and (word == "-" or word.rstrip("-").isdigit()):
+            return more, NOTHING, []
+        if operator == "<" and target.type == "process_substitution":
+            return more, Input(written), []
+        redirects: tuple[Redirect, ...] = (Redirect("<" not in operator, word),)
+        if operator == "<>":
+            redirects += (Redirect(True, word),)
+        read = self._files.read(word) if operator == "<" else NOTHING
+        return Tail(redirects, more.words), read, []
+
+    def _read_document(self, word: str) -> Input:
+        reading = self._reading
+        number = word[1:]
+        if not number.isdigit() or int(number) >= len(reading.documents):
+            return Input((), MANY)
+        document = reading.documents[int(number)]
+        if document.quoted or not re.search(r"[$`\\]", document.body):
+            return Input((), document.body)
+        first = len(reading.commands)
+        escaped = document.body.replace('"', '\\"')
+        outer = reading.source, reading.documents
+        lifted, reading.documents = lift(f'"{escaped}"')
+        reading.source = lifted.encode()
+        root = parse(reading.source, reading.bounds.milliseconds)
+        if root is None or root.has_error:
+            reading.add_unknown("syntax error")
+            text = MANY
+        else:
+            # The tree of a lone string is program, command, command_name, string.
+            node = root
+            while node.type != "string" and node.named_child_count:
+                node = node.named_children[0]
+            text = "".join(finish(read_raw(reading, node, quoted=True), reading.bounds.words))
+        reading.source, reading.documents = outer
+        return Input(tuple(range(first, len(reading.commands))), text)

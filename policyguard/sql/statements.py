@@ -10,18 +10,8 @@ from policyguard.sql.conditions import selects
 from policyguard.sql.errors import SqlError
 from policyguard.sql.parser import Expr, ParsedStatement, Table, parse
 from policyguard.sql.tables import find_tables
+from policyguard.sql.verbs import EXPLAIN, KEYWORD_VERBS, VERB_OF_KIND
 
-_VERBS = {
-    **dict.fromkeys(("select", "union", "intersect", "except", "subquery"), "SELECT"),
-    **{verb: verb.upper() for verb in ("insert", "update", "delete", "merge", "create", "drop")},
-    **{verb: verb.upper() for verb in ("alter", "copy", "grant", "revoke", "set", "use", "commit")},
-    **{verb: verb.upper() for verb in ("rollback", "describe", "show", "pragma", "attach")},
-    **{verb: verb.upper() for verb in ("detach", "analyze", "kill", "comment", "execute")},
-    "values": "VALUES",
-    "truncatetable": "TRUNCATE",
-    "transaction": "BEGIN",
-}
-"""Verbs by the kind of a tree. All other kinds are errors."""
 _CHANGES = frozenset(("insert", "update", "delete", "merge", "create", "drop", "truncatetable"))
 _OPERATORS = frozenset(("and", "or", "xor", "case", "if", "cast", "trycast", "jsoncast", "exists"))
 """What sqlglot counts as functions, and is written as an operator."""
@@ -85,13 +75,13 @@ def _read(statement: ParsedStatement, text: str, dialect: str) -> Iterator[SqlSt
     verb = _find_verb(tree, statement.keyword)
     outer = _describe(verb, tree, text, dialect)
     if statement.explains:
-        yield msgspec.structs.replace(outer, verb="EXPLAIN")
+        yield msgspec.structs.replace(outer, verb=EXPLAIN)
     if statement.explains and not statement.runs:
         return
     yield outer
     for node in tree.walk(bfs=False):
         if node is not tree and node.key in _CHANGES and _is_statement(node):
-            yield _describe(_VERBS[node.key], node, text, dialect)
+            yield _describe(VERB_OF_KIND[node.key], node, text, dialect)
         elif node.key == "into" and getattr(node.this, "key", "") == "table":
             tables = find_tables(node, dialect)
             yield SqlStatement("CREATE", tables, where=False, limited=False, calls=[])
@@ -99,7 +89,7 @@ def _read(statement: ParsedStatement, text: str, dialect: str) -> Iterator[SqlSt
 
 def _check(tree: Expr) -> None:
     """Raise `SqlError` for parts that may be anything else than they seem."""
-    if tree.key not in _VERBS:
+    if tree.key not in VERB_OF_KIND:
         raise SqlError("this kind of statement is not known")
     for node in tree.walk(bfs=False):
         if node.key in ("command", "block", "ifblock", "whileblock"):
@@ -113,7 +103,7 @@ def _check(tree: Expr) -> None:
 
 
 def _find_verb(tree: Expr, keyword: str) -> str:
-    if keyword in ("CALL", "REPLACE"):
+    if keyword in KEYWORD_VERBS:
         return keyword
     if tree.key == "execute":
         name = tree.this
@@ -122,7 +112,7 @@ def _find_verb(tree: Expr, keyword: str) -> str:
             raise SqlError("what it runs is not known")
     if tree.key == "subquery" and tree.this.key == "table":
         return "SELECT"
-    return _VERBS[tree.key]
+    return VERB_OF_KIND[tree.key]
 
 
 def _is_statement(node: Expr) -> bool:

@@ -310,7 +310,13 @@ class _Checker:
         if name not in vocabulary.members:
             message = f"unknown {vocabulary.vocabulary} `{name}`"
             help_ = suggest_name(name, vocabulary.members)
-            self.problems.report("unknown-name", message, node.span, help_)
+            self.problems.report(
+                "unknown-name",
+                message,
+                node.span,
+                help_,
+                "warning" if vocabulary.is_open else "error",
+            )
 
     def check_membership(self, node: ast.Binary, left: Type, right: Type) -> None:
         if isinstance(node.right, ast.ListLiteral):

@@ -147,7 +147,8 @@ def normalize_host_pattern(pattern: str) -> str:
     if pattern.startswith("*."):
         return f"*.{normalize_host(pattern[2:])}"
     if ":" in pattern and not pattern.startswith("["):
-        raise HostError(f"{quote_short(pattern)} is not a host; remove scheme and port")
+        host = pattern.rpartition("://")[2].partition(":")[0] or "x.org"
+        raise HostError(f"write the host alone, without scheme and port: {quote_short(host)}")
     return normalize_host(pattern)
 
 

@@ -6,16 +6,17 @@ from functools import lru_cache
 from typing import Any, Final
 
 from policyguard.cel.errors import OperationError
-from policyguard.cel.types.types import BOOL, STRING, Type, list_of, record
+from policyguard.cel.types.types import BOOL, STRING, Type, enum_of, list_of, record
 from policyguard.cel.types.values import no_such_overload
 from policyguard.model.diagnostic import did_you_mean
 from policyguard.sql.errors import SqlError
+from policyguard.sql.verbs import VERBS
 
 LIBRARY: Final = "sqlglot"
 STATEMENTS: Final[Type] = list_of(
     record(
         {
-            "verb": STRING,
+            "verb": enum_of("SQL verb", VERBS, is_open=True),
             "tables": list_of(STRING),
             "where": BOOL,
             "limited": BOOL,

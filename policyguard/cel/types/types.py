@@ -65,10 +65,14 @@ class RecordType(Type, frozen=True):
 
 
 class EnumType(Type, frozen=True):
-    """A string from a closed vocabulary, such as the classes that a policy defines."""
+    """A string from a vocabulary, such as the classes that a policy defines.
+
+    With `is_open`, to compare it with another string is a warning only.
+    """
 
     vocabulary: str
     members: frozenset[str]
+    is_open: bool = False
 
     def __str__(self) -> str:
         return "string"
@@ -130,9 +134,9 @@ def record(
     return RecordType("map", name, MappingProxyType(dict(fields)), optional, unverified)
 
 
-def enum_of(vocabulary: str, members: frozenset[str]) -> EnumType:
+def enum_of(vocabulary: str, members: frozenset[str], *, is_open: bool = False) -> EnumType:
     """Return the type of a string in `members`; `vocabulary` names it, as in "unknown `class`"."""
-    return EnumType("string", vocabulary, frozenset(members))
+    return EnumType("string", vocabulary, frozenset(members), is_open)
 
 
 def with_article(kind: Type) -> str:

@@ -200,6 +200,9 @@ def _whitespace_hint(problem: ValidationProblem) -> str | None:
     text = str(problem.path[-1] if problem.keyword == "propertyNames" else problem.value)
     if problem.expected != _GLOB or len(text) > MAX_SHOWN_CHARS or not _WHITESPACE.search(text):
         return None
+    if "," in text and isinstance(problem.path[-1], int):
+        items = ", ".join(part.strip() for part in text.split(",") if part.strip())
+        return f"write an item for each: `[{items}]`"
     meant = _WHITESPACE.sub("?", text.strip())
     more = "" if meant == text.strip() else ", where `?` matches any one character"
     return f"globs contain no white space: write `{meant}`{more}"
@@ -292,7 +295,7 @@ def _describe_mismatch(problem: ValidationProblem, node: Node | None) -> Message
     elif isinstance(node, ScalarNode) and not node.text and isinstance(problem.path[-1], str):
         hint = f"`{problem.path[-1]}` is empty: write its value, or omit the key"
     elif expected.text == "a list" and isinstance(value, dict):
-        hint = items_hint(problem)
+        hint = items_hint(problem) or problem.schema.get("x-hint")
     elif expected.text == "a list" and "x-hint" in problem.schema:
         hint = problem.schema["x-hint"]
     elif (

@@ -420,6 +420,27 @@ def test_another_guard_sees_a_constraint_at_once(postgres: Server, policy: Path)
             time.sleep(0.005)
 
 
+class Listener:
+    def __init__(self) -> None:
+        self.heard = threading.Event()
+
+    def hear(self) -> None:
+        self.heard.set()
+
+
+def test_a_store_that_listens_closes_at_once(postgres: Server) -> None:
+    address = postgres.new_address()
+    times = []
+    for _ in range(3):
+        store, listener = PostgresStore(address, caps=CAPS), Listener()
+        store.on_change(listener.hear)
+        assert listener.heard.wait(30)
+        began = time.monotonic()
+        store.close()
+        times.append(time.monotonic() - began)
+    assert min(times) < 0.3  # of several, as the machine may be busy
+
+
 def test_commands_take_an_address(postgres: Server, policy: Path) -> None:
     address = postgres.new_address()
     with Guard.load(policy, store=address) as guard:

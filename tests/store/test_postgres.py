@@ -145,7 +145,7 @@ def draw(store: PostgresStore, quota: PostgresQuota) -> bool:
 
 def test_guards_that_draw_seldom_use_what_they_draw(postgres: Server) -> None:
     """What they have leased would count in full before the next call."""
-    address, term = postgres.new_address(), 0.6
+    address, term = postgres.new_address(), 0.4
     stores = [PostgresStore(address, caps=CAPS, term=term) for _ in range(2)]
     quotas = [store.quotas.open(KEY, QuotaSpec(limit=2_000)) for store in stores]
     for _ in range(3):

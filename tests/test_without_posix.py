@@ -103,15 +103,20 @@ def test_what_lasts_is_refused_before_anything_is_written(code: str, tmp_path: P
     ("arguments", "shown"),
     [
         (["lint", "policy.yaml"], "no issues found"),
-        (["test", "tests.yaml"], "1 passed"),
-        (["simulate", "trace.jsonl", "--policy", "policy.yaml"], "calls by effect"),
         (["simulate", "trace.jsonl", "--policy", "policy.yaml", "--workers", "2"], "calls by"),
-        (["policy", "show", "policy.yaml"], "budgets"),
         (["explain", "yaml/encoding"], "UTF-8"),
-        (["init"], "extends"),
-        (["traces", "stats", "trace.jsonl"], "sessions"),
         (["journal", "verify", "."], ""),
         (["constraints", "list"], "needs file locks"),
+        *(
+            pytest.param(arguments, shown, marks=pytest.mark.slow)
+            for arguments, shown in (
+                (["test", "tests.yaml"], "1 passed"),
+                (["simulate", "trace.jsonl", "--policy", "policy.yaml"], "calls by effect"),
+                (["policy", "show", "policy.yaml"], "budgets"),
+                (["init"], "extends"),
+                (["traces", "stats", "trace.jsonl"], "sessions"),
+            )
+        ),
     ],
 )
 def test_commands(arguments: list[str], shown: str, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from policyguard import Guard
 from policyguard.adapters.sessions import ServedSessions
 from tests.adapters.running_service import RunningService
+from tests.kept_policies import keep_compiled
 
 POLICY = """\
 policyguard: 1
@@ -38,6 +39,7 @@ def policy_file(tmp_path: Path) -> Path:
     """A policy with a rule and a budget over `core`."""
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY)
+    keep_compiled(str(file))
     return file
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from policyguard.adapters.client.connection import Unavailable, post
+from tests.kept_policies import keep_compiled
 
 
 class RunningService:
@@ -17,12 +18,14 @@ class RunningService:
 
     def __init__(self, folder: Path, policy: str, *options: str) -> None:
         self.store, self.socket = folder / "state.db", folder / "run" / "s.sock"
+        self._policy = policy
         self._command = [sys.executable, "-m", "policyguard", "serve", "--policy", policy]
         self._command += ["--store", str(self.store), "--socket", str(self.socket), *options]
         self.start()
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
+        keep_compiled(self._policy)
         self.process = subprocess.Popen(self._command, stderr=subprocess.PIPE, text=True)
         while True:
             try:

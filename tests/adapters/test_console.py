@@ -23,6 +23,7 @@ from policyguard.adapters.client.connection import post
 from tests.adapters.conftest import StartService
 from tests.adapters.running_service import RunningService
 from tests.browser import chromium
+from tests.kept_policies import keep_compiled
 
 __all__ = ["chromium"]
 
@@ -50,6 +51,7 @@ OpenConsole = Callable[..., Page]
 def policy_file(tmp_path: Path) -> Path:
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY)
+    keep_compiled(str(file))
     return file
 
 

@@ -197,6 +197,7 @@ def test_results_match_cel_python() -> None:
     assert min(counts.values()) > len(seeds) / 50
 
 
+@pytest.mark.slow
 def test_expressions_valid_for_the_oracle_are_valid() -> None:
     counts = checkers(SHORT)
     assert counts[True, True] > len(SHORT) / 2

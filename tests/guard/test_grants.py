@@ -66,8 +66,16 @@ def policy(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.fixture(scope="module")
+def shell_policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy over `core`, which takes long to compile."""
+    file = tmp_path_factory.mktemp("shell") / "policy.yaml"
+    file.write_text(SHELL_POLICY)
+    return file
+
+
 def load(policy: Path, clock: Clock, **options: Any) -> Guard:
-    return Guard.load(policy, clock=clock, cache=False, **options)
+    return Guard.load(policy, clock=clock, **options)
 
 
 def ask(session: Session, tool: str, args: dict[str, Any], **options: Any) -> Decision:
@@ -233,19 +241,17 @@ PREFIX = [
 
 @pytest.mark.parametrize(("approved", "other", "allowed"), PREFIX)
 def test_a_prefix_is_no_wider_than_what_it_shows(
-    policy: Path, clock: Clock, approved: str, other: str, allowed: bool
+    shell_policy: Path, clock: Clock, approved: str, other: str, allowed: bool
 ) -> None:
-    policy.write_text(SHELL_POLICY)
-    session = load(policy, clock).session("s")
+    session = load(shell_policy, clock).session("s")
     grant(session, "bash", {"command": approved}, "prefix")
     assert run(session, other) is allowed
 
 
 def test_a_prefix_covers_paths_in_the_folders_where_it_was_approved(
-    policy: Path, clock: Clock
+    shell_policy: Path, clock: Clock
 ) -> None:
-    policy.write_text(SHELL_POLICY)
-    session = load(policy, clock).session("s", cwd="/srv/app/")
+    session = load(shell_policy, clock).session("s", cwd="/srv/app/")
     args = {"command": "cat a.txt", "workdir": "../lib"}
     grant(session, "bash", args, "prefix")
 
@@ -289,10 +295,9 @@ def test_a_prefix_shows_its_pattern(policy: Path, clock: Clock) -> None:
     ],
 )
 def test_a_prefix_of_an_opaque_or_chained_command_is_refused(
-    policy: Path, clock: Clock, command: str, reason: str
+    shell_policy: Path, clock: Clock, command: str, reason: str
 ) -> None:
-    policy.write_text(SHELL_POLICY)
-    session = load(policy, clock).session("s")
+    session = load(shell_policy, clock).session("s")
     decision = ask(session, "bash", {"command": command})
     with pytest.raises(ValueError, match=reason):
         session.approve(decision, by="ann", remember="prefix", expires=60)

@@ -116,7 +116,7 @@ class Workspace:
         self.guards.append(Guard.load(self.folder / "policy.yaml", store=store))
         return self.guards[-1]
 
-    def drain(self, name: str = "last", max_calls: int = 10_000) -> int:
+    def drain(self, name: str = "last", max_calls: int = 2_000) -> int:
         session = self.guard().session(name, project="p")
         return sum(session.check("tool", {"n": n}).allowed for n in range(max_calls))
 
@@ -360,7 +360,7 @@ print(0, flush=True)
 def test_full_disk_is_reported(open_workspace: Callable[[str], Workspace]) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can mount a disk")
-    workspace = open_workspace("{b: {calls: 100000, per: project}}")
+    workspace = open_workspace("{b: {calls: 10000, per: project}}")
     (workspace.folder / "state").mkdir(mode=0o700)
     code = """
 import subprocess
@@ -380,7 +380,7 @@ for number in itertools.count(1):
         break
 print(decision.allowed, decision.errors[0].error, flush=True)
 os.unlink(folder + "/state/filler")
-count = sum(other.check("tool", {"n": n}).allowed for n in range(100_000))
+count = sum(other.check("tool", {"n": n}).allowed for n in range(10_001))
 print(count + number - 1, flush=True)
 """
     script = workspace.folder / "script.py"
@@ -404,4 +404,4 @@ print(count + number - 1, flush=True)
     refusal, count = done.stdout.splitlines()[1:]
     assert refusal.startswith("False"), done.stderr
     assert "make room" in refusal or "see that there is room" in refusal
-    assert int(count) == 100_000
+    assert int(count) == 10_000

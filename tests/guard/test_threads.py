@@ -54,7 +54,15 @@ def _sum_of_threads(thread_count: int, make_calls: Callable[[int], int]) -> int:
 
 
 @pytest.mark.parametrize("store", STORES)
-@pytest.mark.parametrize("scope", ["session", "project", "global", "turn"])
+@pytest.mark.parametrize(
+    "scope",
+    [
+        "session",
+        "project",
+        pytest.param("global", marks=pytest.mark.slow),
+        pytest.param("turn", marks=pytest.mark.slow),
+    ],
+)
 def test_sixteen_threads_share_one_budget_exactly(tmp_path: Path, scope: str, store: str) -> None:
     session = _guard(tmp_path, BUDGET % scope, store).session("one")
 

@@ -108,7 +108,7 @@ def kill_writer(folder: Path, seconds: float, name: str) -> int:
     return output.count(b".")
 
 
-@pytest.mark.parametrize("rounds", [12, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [8, pytest.param(60, marks=pytest.mark.slow)])
 def test_a_killed_process_loses_no_event_and_breaks_no_chain(tmp_path: Path, rounds: int) -> None:
     """In each round the sessions continue what the killed process left behind."""
     chance = random.Random(7)  # noqa: S311 - not a secret

@@ -254,7 +254,7 @@ def test_another_failure_never_shrinks_the_region(
         before = region
 
 
-@pytest.mark.parametrize("corroborate", [1, 2, 3])
+@pytest.mark.parametrize("corroborate", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("incomparable", [False, True])
 def test_region_never_shrinks_when_points_are_dropped(corroborate: int, incomparable: bool) -> None:
     """`incomparable`: no point dominates another, so none can be dropped without loss."""

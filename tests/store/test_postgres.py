@@ -145,7 +145,7 @@ def draw(store: PostgresStore, quota: PostgresQuota) -> bool:
 
 def test_guards_that_draw_seldom_use_what_they_draw(postgres: Server) -> None:
     """What they have leased would count in full before the next call."""
-    address, term = postgres.new_address(), 0.6
+    address, term = postgres.new_address(), 0.4
     stores = [PostgresStore(address, caps=CAPS, term=term) for _ in range(2)]
     quotas = [store.quotas.open(KEY, QuotaSpec(limit=2_000)) for store in stores]
     for _ in range(3):
@@ -418,6 +418,27 @@ def test_another_guard_sees_a_constraint_at_once(postgres: Server, policy: Path)
         while there.preview("run", {"x": 1}):
             assert time.monotonic() - began < 0.9
             time.sleep(0.005)
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.heard = threading.Event()
+
+    def hear(self) -> None:
+        self.heard.set()
+
+
+def test_a_store_that_listens_closes_at_once(postgres: Server) -> None:
+    address = postgres.new_address()
+    times = []
+    for _ in range(3):
+        store, listener = PostgresStore(address, caps=CAPS), Listener()
+        store.on_change(listener.hear)
+        assert listener.heard.wait(30)
+        began = time.monotonic()
+        store.close()
+        times.append(time.monotonic() - began)
+    assert min(times) < 0.3  # of several, as the machine may be busy
 
 
 def test_commands_take_an_address(postgres: Server, policy: Path) -> None:

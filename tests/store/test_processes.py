@@ -239,7 +239,7 @@ def test_locks_are_released_whenever_the_garbage_collector_runs(tmp_path: Path) 
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
 
     def work() -> None:
-        for number in range(300):
+        for number in range(150):
             cycle: list[object] = [store.lock_session(f"{threading.get_ident()} {number}")]
             cycle.append(cycle)
             del cycle
@@ -259,7 +259,7 @@ def test_locks_are_released_whenever_the_garbage_collector_runs(tmp_path: Path) 
     store.lock_session("last").release()
     late = f"""
 for thread in {[thread.ident for thread in threads]}:
-    for number in range(300):
+    for number in range(150):
         store.lock_session(f"{{thread}} {{number}}").release()
 print("free")"""
     assert start(store.path, late).communicate(timeout=60)[0] == "free\n"

@@ -175,6 +175,7 @@ def test_folders_are_columns(tmp_path: Path) -> None:
     assert run("simulate", tmp_path / "lake", "--where", 'date == "1999-01-01"').exit_code == 2
 
 
+@pytest.mark.slow
 def test_suggest_reads_parquet(tmp_path: Path) -> None:
     runs = [
         lines(

@@ -7,6 +7,8 @@ decides without it instead of waiting; an attempt that hangs goes on in another 
 from __future__ import annotations
 
 import atexit
+import selectors
+import socket
 import threading
 import time
 import weakref
@@ -23,8 +25,6 @@ from policyguard.store.errors import StoreError
 from policyguard.store.postgres.connection import Attempt, Connection, Row
 from policyguard.store.postgres.schema import LOCK, MIGRATIONS
 
-_LISTEN_SECONDS = 0.5
-"""How long one wait for a notification takes, after which the end is looked for."""
 _RETRY_AFTER = 1.0
 """Seconds until a database that was away is asked again."""
 _DEFAULTS: dict[str, str] = {
@@ -177,17 +177,22 @@ class Database:
         if connection is not None:
             connection.close()
 
-    def listen(self, channel: str, ended: threading.Event) -> Iterator[None]:
+    def listen(self, channel: str, ended: socket.socket) -> Iterator[None]:
         """Yield at each notification, and when listening begins, on a connection of its own.
 
-        Raises `StoreError` if that is lost.
+        It ends when `ended` can be read. Raises `StoreError` if the connection is lost.
         """
         try:
-            with psycopg.connect(self._address, autocommit=True) as connection:
+            with (
+                psycopg.connect(self._address, autocommit=True) as connection,
+                selectors.DefaultSelector() as selector,
+            ):
                 connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
                 yield
-                while not ended.is_set():
-                    for _ in connection.notifies(timeout=_LISTEN_SECONDS, stop_after=1):
+                selector.register(connection.fileno(), selectors.EVENT_READ)
+                selector.register(ended, selectors.EVENT_READ)
+                while all(key.fileobj is not ended for key, _ in selector.select()):
+                    for _ in connection.notifies(timeout=0):
                         yield
         except psycopg.Error as error:
             raise StoreError(self.name, _reason(error), "see whether it runs") from None

@@ -5,6 +5,7 @@ A notification may be lost with its connection: it only makes a guard look soone
 
 from __future__ import annotations
 
+import socket
 import threading
 import weakref
 from collections.abc import Callable
@@ -24,6 +25,7 @@ class Notifications:
         self._database = database
         self._listeners: list[weakref.WeakMethod[Callable[[], None]]] = []
         self._ended = threading.Event()
+        self._end: socket.socket | None = None
         self._thread: threading.Thread | None = None
 
     def listen(self, listener: Callable[[], None]) -> None:
@@ -31,8 +33,9 @@ class Notifications:
         self._listeners.append(weakref.WeakMethod(listener))
         if self._thread is None:
             self._ended.clear()
+            self._end, ended = socket.socketpair()
             self._thread = threading.Thread(
-                target=self._run, name="policyguard-listen", daemon=True
+                target=self._run, args=(ended,), name="policyguard-listen", daemon=True
             )
             self._thread.start()
 
@@ -44,16 +47,22 @@ class Notifications:
         """Listen no longer."""
         self._ended.set()
         thread, self._thread = self._thread, None
-        if thread is not None:
+        end, self._end = self._end, None
+        if thread is None or end is None:
+            return
+        if thread.is_alive():  # it is not after a fork, where the parent has the other end
+            end.shutdown(socket.SHUT_RDWR)
             thread.join(1.0)
+        end.close()
 
-    def _run(self) -> None:
-        while not self._ended.is_set():
-            try:
-                for _ in self._database.listen(CHANNEL, self._ended):
-                    self._wake()
-            except StoreError:
-                self._ended.wait(_PAUSE)
+    def _run(self, ended: socket.socket) -> None:
+        with ended:
+            while not self._ended.is_set():
+                try:
+                    for _ in self._database.listen(CHANNEL, ended):
+                        self._wake()
+                except StoreError:
+                    self._ended.wait(_PAUSE)
 
     def _wake(self) -> None:
         for held in [*self._listeners]:

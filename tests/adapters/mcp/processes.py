@@ -12,6 +12,8 @@ from pathlib import Path
 
 from mcp import StdioServerParameters
 
+from tests.kept_policies import keep_compiled
+
 PROBE_SERVER = str(Path(__file__).with_name("probe_server.py"))
 PROXY = ["-m", "policyguard", "mcp"]
 
@@ -51,6 +53,7 @@ def serve_probe() -> Iterator[str]:
 @contextmanager
 def serve_proxy(policy: str, upstream: str, *options: str) -> Iterator[str]:
     """Run a proxy over HTTP in front of a server called `probe`; its address."""
+    keep_compiled(policy)
     port = free_port()
     command = [*PROXY, "serve", "--policy", policy, "--port", str(port), *options]
     process = start([*command, "--upstream", f"probe={upstream}"], port)
@@ -63,5 +66,6 @@ def serve_proxy(policy: str, upstream: str, *options: str) -> Iterator[str]:
 
 def stdio_proxy(policy: str) -> StdioServerParameters:
     """Return how to start a proxy on stdio in front of the probe server."""
+    keep_compiled(policy)
     command = [*PROXY, "--policy", policy, "--server", "probe", "--", sys.executable, PROBE_SERVER]
     return StdioServerParameters(command=sys.executable, args=command)

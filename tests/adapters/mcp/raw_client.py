@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
+from tests.kept_policies import keep_compiled
+
 RAW_SERVER = str(Path(__file__).with_name("raw_server.py"))
 _SECONDS = 20
 
@@ -22,6 +24,7 @@ class RawClient:
         self.log = folder / "received"
         server = [sys.executable, RAW_SERVER, str(self.log), *([mode] if mode else [])]
         command = [sys.executable, "-m", "policyguard", "mcp", "--policy", policy, *options]
+        keep_compiled(policy)
         named = [] if "--server" in options else ["--server", "raw"]
         self.process = subprocess.Popen(
             [*command, *named, "--", *server],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from policyguard.pins.lock import EMPTY_LOCK, PinnedServer, PinnedTool, format_l
 from tests.adapters.mcp.observed import MODERN
 from tests.adapters.mcp.processes import PROXY, serve_probe, serve_proxy
 from tests.adapters.mcp.test_calls import Peers, play
+from tests.kept_policies import keep_compiled
 
 __all__ = ["play"]
 
@@ -63,6 +63,8 @@ class Setup:
         return CliRunner().invoke(main, line, input=text)
 
     def play(self, story: Callable[[Client], Any], *lists: Tools, mode: str = "legacy") -> None:
+        keep_compiled(str(self.policy))
+
         async def run() -> None:
             named = ["--policy", str(self.policy), "--server", "files"]
             command = [*PROXY, *named, "--", *self.server(*lists)]
@@ -209,7 +211,7 @@ def test_tools_that_cannot_be_pinned_are_an_error(setup: Setup) -> None:
     assert "at most 1,048,576 are read" in large.output
 
 
-@pytest.mark.parametrize("mode", ["legacy", MODERN])
+@pytest.mark.parametrize("mode", ["legacy", pytest.param(MODERN, marks=pytest.mark.slow)])
 def test_a_changed_tool_is_blocked(setup: Setup, mode: str) -> None:
     setup.run("pin", [READ, WRITE])
 
@@ -225,7 +227,7 @@ def test_a_changed_tool_is_blocked(setup: Setup, mode: str) -> None:
     setup.play(story, [READ, WRITE], [EVIL, WRITE], mode=mode)
 
 
-@pytest.mark.parametrize("mode", ["legacy", MODERN])
+@pytest.mark.parametrize("mode", [pytest.param("legacy", marks=pytest.mark.slow), MODERN])
 def test_pins_hold_over_http(setup: Setup, probe_server: str, mode: str) -> None:
     named = ["--policy", str(setup.policy), "--server", "probe"]
     pinned = CliRunner().invoke(main, ["mcp", "pin", *named, "--yes", probe_server])
@@ -262,9 +264,9 @@ async def names(client: Client) -> list[str]:
 
 
 def test_without_a_lock_there_is_no_proxy(setup: Setup) -> None:
-    command = [sys.executable, *PROXY, "--policy", str(setup.policy), "--", *setup.server([READ])]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, input="")
-    assert result.returncode == 2
+    line = ["mcp", "--policy", str(setup.policy), "--", *setup.server([READ])]
+    result = CliRunner().invoke(main, line)
+    assert result.exit_code == 2
     assert "policyguard mcp pin" in result.stderr
 
 
@@ -474,7 +476,7 @@ async def call_unlisted(client: Client, tool: str) -> str:
     return str(result.content[0].text)
 
 
-@pytest.mark.parametrize("mode", ["legacy", MODERN])
+@pytest.mark.parametrize("mode", ["legacy", pytest.param(MODERN, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("now", "words"), [(READ, "read"), (EVIL, "description changed")])
 def test_the_server_is_asked_before_the_first_call(
     setup: Setup, mode: str, now: dict[str, Any], words: str
@@ -489,7 +491,7 @@ def test_the_server_is_asked_before_the_first_call(
     setup.play(story, [WRITE, now], mode=mode)
 
 
-@pytest.mark.parametrize("mode", ["legacy", MODERN])
+@pytest.mark.parametrize("mode", [pytest.param("legacy", marks=pytest.mark.slow), MODERN])
 def test_the_server_is_asked_over_http(setup: Setup, probe_server: str, mode: str) -> None:
     """The client lists nothing, as one that goes on after the proxy has started anew."""
     line = ["mcp", "pin", "--policy", str(setup.policy), "--server", "probe", "--yes", probe_server]

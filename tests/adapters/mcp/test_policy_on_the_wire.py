@@ -31,7 +31,7 @@ patterns: {key: "sk-[0-9]+"}
 Target = str | StdioServerParameters
 
 
-@pytest.fixture(params=["stdio", "http"])
+@pytest.fixture
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY)
@@ -42,7 +42,16 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
         yield address
 
 
-@pytest.mark.parametrize("mode", ["legacy", MODERN])
+@pytest.mark.parametrize(
+    ("target", "mode"),
+    [
+        ("stdio", "legacy"),
+        ("http", MODERN),
+        pytest.param("stdio", MODERN, marks=pytest.mark.slow),
+        pytest.param("http", "legacy", marks=pytest.mark.slow),
+    ],
+    indirect=["target"],
+)
 def test_the_policy_holds(target: Target, mode: str) -> None:
     anyio.run(_story, target, mode)
 

@@ -231,7 +231,7 @@ def test_a_server_that_is_killed_and_whose_children_live_on(connect: Connect) ->
         assert is_gone(child)
 
 
-@pytest.mark.parametrize("mode", ["", "deaf"])
+@pytest.mark.parametrize("mode", ["", pytest.param("deaf", marks=pytest.mark.slow)])
 def test_a_client_that_goes(connect: Connect, mode: str) -> None:
     """The server ends with the client, even if it ignores that."""
     with connect(mode=mode) as client:

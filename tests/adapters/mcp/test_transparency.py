@@ -13,8 +13,6 @@ from mcp import StdioServerParameters
 from tests.adapters.mcp.observed import MODERN, observe
 from tests.adapters.mcp.processes import PROBE_SERVER, serve_proxy, stdio_proxy
 
-eras = pytest.mark.parametrize("mode", ["legacy", MODERN])
-
 
 @pytest.fixture
 def http_proxy(http_server: str) -> Iterator[str]:
@@ -27,14 +25,14 @@ def observe_now(target: str | StdioServerParameters, mode: str) -> dict[str, Any
     return anyio.run(observe, target, mode)
 
 
-@eras
+@pytest.mark.parametrize("mode", [pytest.param("legacy", marks=pytest.mark.slow), MODERN])
 def test_stdio_passes_everything(mode: str) -> None:
     """The client sees the same through the proxy."""
     direct = StdioServerParameters(command=sys.executable, args=[PROBE_SERVER])
     assert observe_now(stdio_proxy("core"), mode) == observe_now(direct, mode)
 
 
-@eras
+@pytest.mark.parametrize("mode", ["legacy", pytest.param(MODERN, marks=pytest.mark.slow)])
 def test_http_passes_everything(mode: str, http_server: str, http_proxy: str) -> None:
     """The client sees the same through the proxy."""
     seen = observe_now(http_proxy, mode)

@@ -67,6 +67,7 @@ def snippet_modules(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return files
 
 
+@pytest.mark.slow
 def test_mypy_accepts_the_documents(snippet_modules: list[Path]) -> None:
     pytest.importorskip("mypy")
     options = ["--strict", "--disable-error-code=empty-body", "--no-error-summary"]

@@ -134,6 +134,13 @@ def to_plain(node: Node) -> Any:
     return node.value
 
 
+def to_outline(node: Node) -> Any:
+    """Convert `node` as `to_plain` does, but leave out the values of a mapping and all items."""
+    if isinstance(node, MappingNode):
+        return dict.fromkeys(node)
+    return [] if isinstance(node, SequenceNode) else node.value
+
+
 def get_child(node: Node, step: str | int) -> Node | None:
     """Return the child of `node` at a key or index, or None."""
     if isinstance(node, MappingNode) and isinstance(step, str):

@@ -46,7 +46,7 @@ name: fleet
 extends: [base/rules.yaml]
 rules: {no-RULE: {tools: [RULE]}}
 """
-WITH_PACK = POLICY.replace("extends: [", "extends: [core, ")
+WITH_PACK = POLICY.replace("extends: [", "extends: [loop-brake, ")
 BASE = "policyguard: 1\nname: base\nrules: {no-mail: {tools: [mail]}}\n"
 TESTS = """
 policy: ../policy.yaml

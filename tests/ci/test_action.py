@@ -15,7 +15,7 @@ from policyguard.engines.yaml_source import parse
 from policyguard.engines.yaml_tree import to_plain
 
 ROOT = Path(__file__).parents[2]
-GOOD = "policyguard: 1\nname: good\nextends: [core]\n"
+GOOD = "policyguard: 1\nname: good\nbudgets: {calls: {calls: 5}}\n"
 BAD = "policyguard: 1\nname: bad\nbudget: {}\n"
 
 
@@ -100,8 +100,7 @@ def test_inputs_are_never_run(runner: Path) -> None:
         "`touch hacked`",
         "--config=x;touch hacked",
     ):
-        run(runner, paths=text)
-        run(runner, args=text)
+        run(runner, paths=text, args=text)
         run(runner, format=text)
     assert not Path("hacked").exists()
 

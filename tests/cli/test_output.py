@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from policyguard.cli import main
 from policyguard.cli.output import open_output
+from tests.examples import slow_but
 
 DEMO = Path(__file__).parents[2] / "docs" / "demo" / "trace.jsonl"
 COMMANDS = (f"simulate {DEMO} --format json", f"traces convert {DEMO}")
@@ -24,7 +25,7 @@ def run(command: str, output: Path) -> Result:
     return CliRunner().invoke(main, [*command.split(), "-o", str(output)], catch_exceptions=False)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", slow_but(COMMANDS[1:], COMMANDS))
 def test_standard_output_has_its_own_names_and_errors(command: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("old\n")

@@ -15,6 +15,7 @@ from policyguard.compiler import compile_policy
 from policyguard.compiler.compiled_policy import CompiledPolicy
 from policyguard.engines.yaml_source import parse
 from policyguard.engines.yaml_tree import descend, to_plain
+from tests.examples import slow_but
 
 POLICIES = Path(__file__).parents[2] / "policies"
 PACKS = sorted(pack.name for pack in (POLICIES / "packs").iterdir() if pack.is_dir())
@@ -200,7 +201,7 @@ def _pack_lines(file: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("packs_compiled_once")
-@pytest.mark.parametrize("pack", ["core", *PACKS])
+@pytest.mark.parametrize("pack", slow_but(("core", "loop-brake"), ["core", *PACKS]))
 def test_every_place_is_right_and_the_text_is_the_same_policy(
     pack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,10 +238,10 @@ def test_a_broken_policy_exits_with_2_and_the_reason(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("layers")
 def test_a_terminal_is_not_moved_by_what_is_shown() -> None:
     Path("x.yaml").write_text(
-        'policyguard: 1\nname: "\\e]0;x\\a"\nextends: [core]\n'
+        'policyguard: 1\nname: "\\e]0;x\\a"\nextends: [base.yaml]\n'
         'rules: {a: {tools: [x], owner: "\\e[2J\\nx\\n", when: "true", message: "a\\u202eb"}}\n'
     )
-    Path("y.yaml").write_text("policyguard: 1\nname: y\nextends: [core]\n")
+    Path("y.yaml").write_text("policyguard: 1\nname: y\nextends: [base.yaml]\n")
     for args in (["show", "x.yaml"], ["diff", "y.yaml", "x.yaml"]):
         output = run(*args).stdout
         assert all(letter.isprintable() or letter == "\n" for letter in output)

@@ -18,24 +18,39 @@ from tests.terminal import run_at_terminal
 
 TRACES = Path(os.environ.get("POLICYGUARD_TRACES", Path(__file__).parents[3] / "shared" / "traces"))
 ONE_LIMIT = "limits: {default: {repeat: {max: 4, window: all, same: call}}}"
+LEARNING = f"learn: {{ban: call}}\n{ONE_LIMIT}"
+"""Something in it depends on signatures."""
 
 
 def _run(*args: str | Path) -> Result:
     return CliRunner().invoke(main, ["suggest", *map(str, args)], catch_exceptions=False)
 
 
-@pytest.fixture
-def trace(tmp_path: Path) -> Path:
-    """A hundred runs that succeed with two same calls, twenty that fail with four."""
+def _record(file: Path, succeeded: int, runs_failed: int) -> Path:
+    """Write runs that succeed with two same calls, and some that fail with four."""
     others = [read(f"/{n}") for n in range(6)]
-    good = [lines(f"g{n}", [read("/x"), *others, read("/x")], success=True) for n in range(100)]
+    good = [
+        lines(f"g{n}", [read("/x"), *others, read("/x")], success=True) for n in range(succeeded)
+    ]
     bad = [
         lines(
             f"b{n}", [*[read("/x")] * 4, failed("db", "quux is frobbed today", q=n)], success=False
         )
-        for n in range(20)
+        for n in range(runs_failed)
     ]
-    return write(tmp_path / "trace.jsonl", *good, *bad)
+    return write(file, *good, *bad)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """A hundred runs that succeed, and twenty that fail."""
+    return _record(tmp_path / "trace.jsonl", 100, 20)
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> Path:
+    """As many runs as a guarantee of 20 % takes; `core` has many settings to try on each."""
+    return _record(tmp_path / "trace.jsonl", 24, 6)
 
 
 @pytest.fixture
@@ -69,20 +84,16 @@ def test_the_report_fits_the_terminal(trace: Path, base: Path) -> None:
 
 
 def test_the_policy_here_is_the_one_that_is_meant(
-    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     policy(tmp_path / "policyguard.yaml", ONE_LIMIT)
-    here = _run(trace, "--max-harm", "0.05", "--format", "yaml")
+    options = (few, "--max-harm", "0.2", "--format", "yaml")
+    here = _run(*options)
     assert here.exit_code == 0, here.stderr
-    assert (
-        here.stdout
-        == _run(
-            trace, "--policy", "policyguard.yaml", "--max-harm", "0.05", "--format", "yaml"
-        ).stdout
-    )
+    assert here.stdout == _run(*options, "--policy", "policyguard.yaml").stdout
     (tmp_path / "policyguard.yaml").unlink()
-    assert _run(trace, "--max-harm", "0.05", "--format", "yaml").stdout != here.stdout
+    assert _run(*options).stdout != here.stdout
 
 
 def test_a_guarantee_can_be_asked_for_at_another_confidence(trace: Path, base: Path) -> None:
@@ -104,7 +115,7 @@ def test_too_few_runs_exit_with_1_and_the_number_needed(trace: Path, base: Path)
 
 
 def test_what_is_written_loads_lints_clean_and_does_it(trace: Path, tmp_path: Path) -> None:
-    base = policy(tmp_path / "base.yaml", f"extends: [core]\n{ONE_LIMIT}")
+    base = policy(tmp_path / "base.yaml", LEARNING)
     (tmp_path / "out").mkdir()
     overrides, signatures = tmp_path / "out" / "o.yaml", tmp_path / "out" / "s.yaml"
     result = _run(
@@ -212,7 +223,10 @@ def test_hostile_text_is_harmless_in_every_format(tmp_path: Path, form: str) -> 
     good = [lines(f"\x1b[1mg{n}", [read("/a")], success=True) for n in range(4)]
     trace = write(tmp_path / "t.jsonl", lines("s", calls, success=False), *good)
     layer = tmp_path / "s.yaml"
-    result = _run(trace, "--max-harm", "0.4", "--format", form, "--signatures", layer)
+    base = policy(tmp_path / "base.yaml", LEARNING)
+    result = _run(
+        trace, "--policy", base, "--max-harm", "0.4", "--format", form, "--signatures", layer
+    )
     assert result.exit_code in (0, 1)
     assert "\x1b" not in result.stdout
     assert lint_paths([layer]).diagnostics == []
@@ -231,6 +245,7 @@ def test_what_reaches_beyond_a_session_is_named(trace: Path, tmp_path: Path) -> 
     assert "the guarantee does not hold strictly" in text
 
 
+@pytest.mark.slow
 def test_real_recordings_give_no_false_guarantee(tmp_path: Path) -> None:
     if not TRACES.is_dir():
         pytest.skip("no recorded traces: set POLICYGUARD_TRACES")

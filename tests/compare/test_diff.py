@@ -244,7 +244,7 @@ def test_entries_come_and_go_with_their_values(tmp_path: Path) -> None:
 
 
 def test_a_program_comes_and_goes_as_one_value(tmp_path: Path) -> None:
-    text = "policyguard: 1\nname: x\nextends: [core]\n"
+    text = "policyguard: 1\nname: x\nextends: [loop-brake]\n"
     programs = "classify: {shell: {programs: {mine: {read_only: [show], changes: [-w]}}}}\n"
     wider = programs.replace("[show]", "[show, list]").replace("-w]", "-w], saves: true")
     without, with_, more = (

@@ -254,7 +254,7 @@ def first_apart(old: CompiledPolicy, new: CompiledPolicy, chance: random.Random)
 
 
 @settings(
-    max_examples=examples(200),
+    max_examples=examples(200, 10),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ from policyguard.store.file_cache import FileCache
 from policyguard.testing.runner import run_test
 from policyguard.testing.suite_reader import build_suite, parse_file
 from policyguard.traces import Reader
-from tests.examples import examples, some
+from tests.examples import examples, slow_but, some
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = Path(os.environ.get("POLICYGUARD_EXAMPLES", ROOT.parent / "shared" / "example-policies"))
@@ -106,9 +106,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Counted:
     return Counted(monkeypatch)
 
 
-def valid_policies(folder: Path, pattern: str) -> Iterator[str]:
-    """Yield the files of a folder that are policies without errors."""
-    for file in sorted(folder.glob(pattern)):
+def valid_policies(files: Iterable[Path]) -> Iterator[str]:
+    """Yield the files that are policies without errors."""
+    for file in files:
         if check_policy(file, environ={})[0] is not None:
             yield str(file)
 
@@ -180,7 +180,7 @@ def recordings() -> list[Path]:
 # Content
 
 
-@pytest.mark.parametrize("pack", PACKS)
+@pytest.mark.parametrize("pack", slow_but(("core", "coding-agent"), PACKS))
 def test_cached_pack_decides_like_a_fresh_one(pack: str, folder: Path, compiled: Counted) -> None:
     fresh, known = compile_twice(pack, {}, compiled)
     traces = recordings()
@@ -192,7 +192,8 @@ def test_cached_pack_decides_like_a_fresh_one(pack: str, folder: Path, compiled:
     not EXAMPLES.is_dir(), reason=f"no example policies in {EXAMPLES} (POLICYGUARD_EXAMPLES)"
 )
 def test_cached_example_policies_decide_like_fresh_ones(folder: Path, compiled: Counted) -> None:
-    files = list(valid_policies(EXAMPLES, "*.yaml"))
+    files = list(valid_policies(some(sorted(EXAMPLES.glob("*.yaml")), 5)))
+    assert files
     for file in files:
         fresh, known = compile_twice(file, {}, compiled)
         traces = recordings()[:3]
@@ -200,7 +201,7 @@ def test_cached_example_policies_decide_like_fresh_ones(folder: Path, compiled: 
         assert_same(fresh, known)
 
 
-@pytest.mark.parametrize("file", some([*STORIES, *TESTS], 4), ids=lambda file: file.name)
+@pytest.mark.parametrize("file", some([*STORIES, *TESTS], 8), ids=lambda file: file.name)
 def test_cached_policies_pass_the_same_stories(
     file: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: Counted
 ) -> None:
@@ -735,7 +736,11 @@ finally:
 # Lint
 
 
-@pytest.mark.parametrize("case", some([*LINTED, *map(Path, PACKS)], 4), ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [*some(LINTED, 4), *slow_but((Path("research-agent"),), map(Path, PACKS))],
+    ids=str,
+)
 def test_cached_lint_reports_the_same(
     case: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, compiled: Counted
 ) -> None:

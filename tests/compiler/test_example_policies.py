@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from policyguard.cli import main
 from policyguard.compiler import check_policy
+from tests.examples import some
 
 PROJECT = Path(__file__).parents[2]
 DEFAULT = PROJECT.parent / "shared" / "example-policies"
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.yaml")))
+@pytest.mark.parametrize("name", some(sorted(path.stem for path in FOLDER.glob("*.yaml")), 4))
 def test_the_policy_compiles(name):
     compiled, diagnostics = check_policy(FOLDER / f"{name}.yaml", environ={})
     assert not [found for found in diagnostics if found.severity == "error"]
@@ -31,5 +32,6 @@ def test_the_policy_compiles(name):
 
 
 def test_the_stories_pass():
-    result = CliRunner().invoke(main, ["test", str(FOLDER / "tests")])
+    files = some(sorted((FOLDER / "tests").glob("*.tests.yaml")), 4)
+    result = CliRunner().invoke(main, ["test", *map(str, files)])
     assert result.exit_code == 0, result.output

@@ -12,7 +12,6 @@ from policyguard.compiler import check_policy
 BASE = """\
 policyguard: 1
 name: base
-extends: [core]
 params:
   most: {default: 5, env: MOST, locked: true}
   soft: {default: 5, env: SOFT}
@@ -37,6 +36,7 @@ limits:
   classes: {danger: {repeat: {max: 1, same: call, locked: true}}}
   tools: {"build*": {repeat: {max: 2, same: call}, cycle: {max: 3}, locked: true}}
 """
+ON_CORE = BASE.replace("name: base\n", "name: base\nextends: [core]\n")
 
 
 def check(tmp_path: Path, layer: str, base: str = BASE, **environ: str):
@@ -64,9 +64,6 @@ def check(tmp_path: Path, layer: str, base: str = BASE, **environ: str):
         "patterns: {secret: nothing}",
         "mode: observe",
         "on_internal_error: allow",
-        "classify: {shell: {replace: true}}",
-        "classify: {shell: {wrappers: {sudo: {}}}}",
-        "classify: {urls: [nothing]}",
         "limits: {tools: {drop_table: {repeat: none}}}",
         "limits: {tools: {drop_table: {polling: {cooldown: 1s}}}}",
         "limits: {classes: {danger: {repeat: {max: 9}}}}",
@@ -86,7 +83,24 @@ def check(tmp_path: Path, layer: str, base: str = BASE, **environ: str):
     ],
 )
 def test_a_later_layer_may_not_loosen(tmp_path: Path, layer: str) -> None:
-    compiled, errors = check(tmp_path, layer)
+    refuse(tmp_path, layer, BASE)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        "classify: {shell: {replace: true}}",
+        "classify: {shell: {wrappers: {sudo: {}}}}",
+        "classify: {urls: [nothing]}",
+    ],
+)
+def test_a_later_layer_may_not_loosen_what_core_reads(tmp_path: Path, layer: str) -> None:
+    refuse(tmp_path, layer, ON_CORE)
+
+
+def refuse(tmp_path: Path, layer: str, base: str) -> None:
+    """Assert that `layer` is refused, for what the base locks."""
+    compiled, errors = check(tmp_path, layer, base)
     assert compiled is None
     locked = [found for found in errors if found.code == "reference/locked"]
     assert locked
@@ -107,15 +121,29 @@ def test_a_later_layer_may_not_loosen(tmp_path: Path, layer: str) -> None:
         "mode: enforce",
         "on_internal_error: block",
         "budgets: {few: {calls: 3}}",
-        "classify: {shell: {arguments: [script], wrappers: {mine: {}}}}",
         "limits: {tools: {other: {no_progress: {max: 2}}}}",
-        "limits: {classes: {search: {repeat: {max: 2}}}}",
         "limits: {tools: {drop_table: {polling: none}}}",
         "signatures: [{id: mine, pattern: x, on: error, blame: agent}]",
     ],
 )
 def test_a_later_layer_may_add(tmp_path: Path, layer: str) -> None:
-    compiled, errors = check(tmp_path, layer)
+    admit(tmp_path, layer, BASE)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        "classify: {shell: {arguments: [script], wrappers: {mine: {}}}}",
+        "limits: {classes: {search: {repeat: {max: 2}}}}",
+    ],
+)
+def test_a_later_layer_may_add_to_core(tmp_path: Path, layer: str) -> None:
+    admit(tmp_path, layer, ON_CORE)
+
+
+def admit(tmp_path: Path, layer: str, base: str) -> None:
+    """Assert that `layer` loads."""
+    compiled, errors = check(tmp_path, layer, base)
     assert not [found for found in errors if found.code == "reference/locked"]
     assert compiled is not None
 
@@ -132,8 +160,7 @@ def test_no_environment_sets_a_locked_param(tmp_path: Path) -> None:
 
 def test_a_class_of_a_later_layer_takes_no_call_from_a_locked_limit(tmp_path: Path) -> None:
     layer = "classify: {classes: [{class: mine, tools: ['*']}]}"
-    base = BASE.replace("extends: [core]\n", "")
-    check(tmp_path, layer, base)
+    check(tmp_path, layer)
     session = Guard.load(tmp_path / "top.yaml").session("s")
     assert session.check("drop_table", {"t": 1})
     decision = session.check("drop_table", {"t": 1})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policyguard.compiler import check_policy
+from policyguard.compiler.merge import substitution
 from policyguard.compiler.pipeline import FrontendResult
 from tests.compiler.setup import read_text
 
@@ -214,7 +215,8 @@ def test_list_cycle_is_an_error():
     assert codes(result) == ["reference/list-cycle"]
 
 
-def test_exponential_lists_are_an_error():
+def test_exponential_lists_are_an_error(monkeypatch):
+    monkeypatch.setattr(substitution, "MAX_LIST_ITEMS", 5_000)
     lists = ["l0: [a, a, a, a, a, a, a, a, a, a]"]
     lists += [f"l{n}: [{', '.join([f'$l{n - 1}'] * 10)}]" for n in range(1, 30)]
     result = read("lists: {" + ", ".join(lists) + "}")

@@ -120,7 +120,7 @@ def _after(draw) -> list[str]:
 AROUND = ("", "a", "A", "1", "_", " ", "-", "\n")
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(400, 10), deadline=None)
 @example([r"\bb|_b", "b"], [])  # found behind each of what is tried, and not behind a letter
 @given(_after(), st.lists(TEXT, max_size=4))
 def test_a_signature_reported_as_shadowed_never_matches(patterns, texts):
@@ -162,7 +162,7 @@ CONDITION = st.recursive(
 VALUES = (0, 1, 2, 2.5, 3, 4, "", "a", "ab", "b", "ba", True, False, None)
 
 
-@settings(max_examples=examples(1000), deadline=None)
+@settings(max_examples=examples(1000, 10), deadline=None)
 @example("x >= 2 && x <= 2")
 @example("!(x > 2) && !(x < 2.0)")
 @given(CONDITION)
@@ -195,7 +195,7 @@ ENTRY = st.fixed_dictionaries(
 NAMES = ("get", "get_a", "set_a", "run", "get_b", "run_a", "other", "runGet_a")
 
 
-@settings(max_examples=examples(120), deadline=None)
+@settings(max_examples=examples(120, 10), deadline=None)
 @given(st.lists(ENTRY, min_size=2, max_size=4))
 def test_a_class_reported_as_shadowed_is_never_the_main_class(entries):
     lines = "".join(
@@ -282,7 +282,7 @@ ONE_TURN_AND_ALL = [
 ]
 
 
-@settings(max_examples=examples(80), deadline=None)
+@settings(max_examples=examples(80, 10), deadline=None)
 @example(LONGER_THAN_THE_WINDOW, None, [], frozenset())
 @example(ONE_TURN_AND_ALL, (1, "turn", "block"), [], frozenset())
 @given(
@@ -313,7 +313,7 @@ BUDGET = st.tuples(
 )
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200, 10), deadline=None)
 @given(
     st.sampled_from(["calls", "cost", "tokens"]),
     st.tuples(BUDGET, BUDGET),
@@ -340,7 +340,7 @@ TEACHES = st.sampled_from(["agent", "unknown"])
 BLAMES = st.one_of(st.none(), st.lists(TEACHES, min_size=1, max_size=2, unique=True))
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150, 10), deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["error", "success"]), BLAME, st.booleans(), BLAMES),

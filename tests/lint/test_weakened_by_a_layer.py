@@ -18,7 +18,9 @@ RULE = "rules: {no: {tools: [rm], when: has(call.args.x)}}"
 def test_a_weak_setting_over_a_silent_base(
     tmp_path: Path, setting: str, base: str, is_found: bool
 ) -> None:
-    (tmp_path / "base.yaml").write_text(f"policyguard: 1\nname: base\nextends: [core]\n{base}\n")
+    (tmp_path / "base.yaml").write_text(
+        f"policyguard: 1\nname: base\nextends: [loop-brake]\n{base}\n"
+    )
     top = tmp_path / "top.yaml"
     top.write_text(f"policyguard: 1\nname: top\nextends: [base.yaml]\n{setting}\n")
     shown = CliRunner().invoke(main, ["lint", str(top)]).output

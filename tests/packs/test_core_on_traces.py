@@ -14,6 +14,7 @@ from policyguard.guard.replay import ReplayGuard
 from policyguard.model.event import Admitted, Completed, Event, SessionStarted
 from policyguard.simulate import Labels, Replay
 from policyguard.traces import Reader, Skipped, expand
+from tests.examples import slow_but
 
 TRACES = Path(
     os.environ.get("POLICYGUARD_TRACES", Path(__file__).parents[2] / ".." / "shared" / "traces")
@@ -25,7 +26,7 @@ COPIES = 10
 LAST = 60 * 10**9
 
 
-@pytest.mark.parametrize("mode", ["enforce", "observe"])
+@pytest.mark.parametrize("mode", slow_but(("enforce",), ["enforce", "observe"]))
 def test_core_refuses_nothing_in_successful_runs(mode: str) -> None:
     compiled = compile_policy("core")
     replay = Replay(

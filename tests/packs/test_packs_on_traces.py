@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.false_alarms import measure_policy
 from policyguard.simulate.proportions import wilson_interval
+from tests.examples import slow_but
 
 ROOT = Path(__file__).parents[2]
 TRACES = Path(os.environ.get("POLICYGUARD_TRACES", ROOT / ".." / "shared" / "traces"))
@@ -22,7 +23,7 @@ FOLDERS = (
 )
 
 
-@pytest.mark.parametrize("pack", PACKS)
+@pytest.mark.parametrize("pack", slow_but(("coding-agent", "customer-support"), PACKS))
 def test_readme_figures(pack: str) -> None:
     folder = ROOT / "policies" / "packs" / pack
     if ".sql(" in (folder / "policy.yaml").read_text("utf-8"):

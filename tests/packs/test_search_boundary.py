@@ -38,6 +38,7 @@ def _by_experiment(runs: list[dict[str, Any]], field: str) -> dict[str, dict[int
     return {guard: dict(sums[guard]) for guard in GUARDS}
 
 
+@pytest.mark.slow
 def test_it_is_deterministic(output: str) -> None:
     assert _measured() == output
 

@@ -252,6 +252,7 @@ def _simulate(*arguments: object) -> Result:
     return CliRunner().invoke(main, ["simulate", *map(str, arguments)])
 
 
+@pytest.mark.slow  # it waits ten seconds
 def test_a_cluster_that_is_not_there_is_said(job: Job, engine: str) -> None:
     address = {"dask": "tcp://127.0.0.1:1", "ray": "127.0.0.1:1"}[engine]
     if engine == "ray":

@@ -18,7 +18,7 @@ from policyguard.simulate.sampling import Draw, SessionSample, parse_share
 from policyguard.simulate.simulation import simulate
 from policyguard.simulate.workers import LocalProcesses
 from policyguard.traces import TraceError
-from tests.simulate.recording import lines, read, write
+from tests.simulate.recording import lines, policy, read, write
 
 
 def traces(folder: Path) -> tuple[Path, ...]:
@@ -35,7 +35,8 @@ def traces(folder: Path) -> tuple[Path, ...]:
 
 
 def report(files: tuple[Path, ...], share: float | None, workers: int = 1) -> Any:
-    job = Job(policies=("core",), files=files, sample=share)
+    small = policy(files[0].parent / "small.yaml", "limits: {default: {repeat: {max: 2}}}")
+    job = Job(policies=(str(small),), files=files, sample=share)
     inputs = JobInputs.load(job)
     return simulate(job, inputs, lambda *_: None, LocalProcesses(workers))
 

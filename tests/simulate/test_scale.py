@@ -41,7 +41,7 @@ from policyguard.simulate.workers import (
     find_sequential_entries,
 )
 from policyguard.traces import Reader
-from tests.examples import examples
+from tests.examples import examples, some
 from tests.simulate.recording import NO_SECRETS, failed, lines, policy, read, write
 
 ROOT = Path(__file__).parents[2]
@@ -72,9 +72,8 @@ def _any_call(number: int) -> dict[str, Any]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss has another unit elsewhere")
-@pytest.mark.parametrize(
-    "shape", [pytest.param(_one_session, marks=pytest.mark.slow), _many_sessions]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [_one_session, _many_sessions])
 def test_memory_does_not_grow_with_the_trace(
     tmp_path: Path, shape: Callable[[int], Iterator[Iterator[str]]]
 ) -> None:
@@ -297,9 +296,11 @@ main(prog_name="policyguard")
 
 @pytest.mark.parametrize("form", ["json", pytest.param("text", marks=pytest.mark.slow)])
 def test_two_workers_give_the_same_report_to_the_byte(mixed: Path, form: str) -> None:
+    cases = some(sorted(CASES.iterdir()), 4)
+
     def report(workers: int) -> bytes:
-        command = [sys.executable, "-c", SMALL_WORKERS, "simulate", mixed, CASES, "--policy",
-                   "core", "--baseline", ROOT / "docs" / "demo" / "policy.yaml",
+        command = [sys.executable, "-c", SMALL_WORKERS, "simulate", mixed, *cases,
+                   "--policy", "core", "--baseline", ROOT / "docs" / "demo" / "policy.yaml",
                    "--format", form, "--timelines", "200", "--workers", str(workers)]  # fmt: skip
         done = subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
         times = rb'"(created_at|elapsed_s)": [^,\n]+'

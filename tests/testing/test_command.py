@@ -203,5 +203,6 @@ def test_a_trace_with_many_failures_is_cut_in_the_text(tmp_path: Path) -> None:
     assert "… and 4 more" in text
 
 
+@pytest.mark.slow
 def test_all_that_ships_passes() -> None:
     assert _run(ROOT / "policies").exit_code == 0

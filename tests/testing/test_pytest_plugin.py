@@ -6,8 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-GOOD = "policy: core\ntests:\n  - name: it reads\n    steps: [{call: {read: {}}}]\n"
-BAD = "policy: core\ntests:\n  - name: it blocks\n    steps: [{call: {read: {}}, expect: block}]\n"
+HEAD = "policy: {budgets: {reads: {calls: 9}}}\ntests:\n"
+GOOD = f"{HEAD}  - name: it reads\n    steps: [{{call: {{read: {{}}}}}}]\n"
+BAD = f"{HEAD}  - name: it blocks\n    steps: [{{call: {{read: {{}}}}, expect: block}}]\n"
 PLUGIN = "policyguard.testing.pytest_plugin"
 
 

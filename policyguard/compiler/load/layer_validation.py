@@ -19,6 +19,7 @@ from policyguard.engines.yaml_tree import (
     SequenceNode,
     descend,
     remove_paths,
+    to_outline,
     to_plain,
 )
 from policyguard.model.diagnostic import Diagnostic, Edit, Span
@@ -183,11 +184,11 @@ def _iter_keys(
 
     Skip everything below an unsupported key.
     """
-    shape = schema.resolve_for(around, to_plain(node))
+    shape = schema.resolve_for(around, to_outline(node))
     if isinstance(node, MappingNode):
         for key, value in node.entries:
             child = schema.child_schema(shape, key.text)
-            value_shape = schema.resolve_for(child, to_plain(value))
+            value_shape = schema.resolve_for(child, to_outline(value))
             yield (*path, key.text), key, value_shape
             if not _is_unsupported(value_shape):
                 yield from _iter_keys(value, child, (*path, key.text))

@@ -37,7 +37,8 @@ def validator() -> Schema:
 def resolve_for(schema: Subschema, value: object) -> Subschema:
     """Return the part of `schema` that applies to `value`, with references and branches resolved.
 
-    If several parts define a keyword, the outermost wins.
+    The values in a mapping or list do not matter. If several parts define a keyword, the outermost
+    wins.
     """
     merged: Subschema = {}
     for part in _applicable_schemas(schema, value):

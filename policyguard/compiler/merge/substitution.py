@@ -15,6 +15,7 @@ from policyguard.engines.yaml_tree import (
     ScalarNode,
     SequenceNode,
     descend,
+    to_outline,
     to_plain,
 )
 from policyguard.model.diagnostic import Diagnostic, did_you_mean
@@ -83,7 +84,7 @@ class _Resolver:
 
     def _resolve_node(self, node: Node, around: schema.Subschema) -> Node | None:
         """Return `node` with its names resolved; None for an unknown name."""
-        shape = schema.resolve_for(around, to_plain(node))
+        shape = schema.resolve_for(around, to_outline(node))
         if isinstance(node, ScalarNode):
             name = _reference_name(node) if shape.get("x-scalar") in _SINGLE_VALUES else None
             return node if name is None else self._resolve_scalar(node, name)
@@ -98,7 +99,7 @@ class _Resolver:
     def _resolve_items(self, node: SequenceNode, shape: schema.Subschema) -> Iterator[Node]:
         for index, item in enumerate(node.items):
             child = schema.child_schema(shape, index)
-            format_ = schema.resolve_for(child, to_plain(item)).get("x-scalar")
+            format_ = schema.resolve_for(child, to_outline(item)).get("x-scalar")
             name = _reference_name(item) if format_ in _LIST_ITEMS else None
             if name is not None and isinstance(item, ScalarNode):
                 if format_ == "glob":

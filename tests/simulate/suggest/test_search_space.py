@@ -16,7 +16,7 @@ from policyguard.simulate.suggest.search_space import (
     covers_entry,
     pack_options,
 )
-from tests.examples import some
+from tests.examples import slow_but
 from tests.simulate.recording import policy
 
 CALLS = {"session": [5, 7, 9, 30], "turn": [5, 7, 9, 20]}
@@ -89,7 +89,7 @@ def test_one_of_several_limits_of_a_kind_changes_and_the_others_stay(tmp_path: P
     assert covers_entry(second.id, "limits/default/failures/2")
 
 
-@pytest.mark.parametrize("pack", ["core", "strict", "loop-brake"])
+@pytest.mark.parametrize("pack", slow_but(("core", "loop-brake"), ["core", "strict", "loop-brake"]))
 def test_packed_options_are_a_policy_with_all_of_them_under_their_ids(pack: str) -> None:
     axes = list(_axes(pack).values())
     choices = [(axis, n) for axis in range(len(axes)) for n in range(1, len(axes[axis].options))]
@@ -122,7 +122,7 @@ def test_a_list_of_packed_options_is_as_long_as_a_policy_allows() -> None:
 PACKS = ["core", "strict", "loop-brake", "sentinel", "reasoning-loop"]
 
 
-@pytest.mark.parametrize("pack", some(PACKS, 3))
+@pytest.mark.parametrize("pack", slow_but(("loop-brake", "sentinel"), PACKS))
 def test_every_setting_compiles_and_lints_clean(tmp_path: Path, pack: str) -> None:
     before = {found.message for found in lint_paths([_written(tmp_path, pack, {})]).diagnostics}
     turned = _axes(pack).values()

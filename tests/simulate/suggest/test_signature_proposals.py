@@ -203,8 +203,9 @@ def test_hostile_errors_make_layers_that_load_and_lint_clean(errors: list[str]) 
         assert all(map(Regex(proposal.pattern).search, proposal.examples))
     if proposals:
         with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "s.yaml"
-            file.write_text(render_signatures_layer("x", ["core"], proposals))
+            file, base = Path(folder) / "s.yaml", Path(folder) / "base.yaml"
+            base.write_text("policyguard: 1\nname: base\nlearn: {ban: call}\n")
+            file.write_text(render_signatures_layer("x", ["./base.yaml"], proposals))
             assert lint_paths([file]).diagnostics == [], file.read_text()
 
 

@@ -117,8 +117,13 @@ budgets: {reads: {calls: 12, tools: [read]}}
 
 @pytest.mark.parametrize(
     ("hidden", "times"),
-    [(False, 20), (True, 5), pytest.param(True, 20, marks=pytest.mark.slow)],
-    ids=["whole", "few redacted", "redacted"],
+    [
+        (False, 5),
+        (True, 5),
+        pytest.param(False, 20, marks=pytest.mark.slow),
+        pytest.param(True, 20, marks=pytest.mark.slow),
+    ],
+    ids=["few whole", "few redacted", "whole", "redacted"],
 )
 def test_candidates_side_by_side_are_what_they_are_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: bool, times: int
@@ -213,7 +218,8 @@ def test_a_budget_comes_from_the_successful_runs(tmp_path: Path) -> None:
         lines(f"b{n}", [read(f"/{n}/{c}", f"{n} {c}") for c in range(40)], success=False)
         for n in range(9)
     ]
-    suggestion = _suggested(write(tmp_path / "t.jsonl", *good, *bad))
+    trace = write(tmp_path / "t.jsonl", *good, *bad)
+    suggestion = _suggested(trace, policy(tmp_path / "p.yaml", ONE_LIMIT))
     assert suggestion.guaranteed
     assert suggestion.chosen is not None
     assert [(one.entry, one.old) for one in suggestion.chosen.changes] == [

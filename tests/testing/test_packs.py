@@ -11,7 +11,6 @@ from policyguard.report.policy_tests.rendering import render_failure
 from policyguard.testing.discovery import find_tests
 from policyguard.testing.runner import run_test
 from policyguard.testing.suite_reader import read_suite
-from tests.examples import slow_but
 from tests.testing.suites import ROOT
 
 FILES = find_tests([ROOT / "policies"])
@@ -21,7 +20,7 @@ def test_core_has_tests() -> None:
     assert ROOT / "policies" / "core" / "tests.yaml" in FILES
 
 
-@pytest.mark.parametrize("file", slow_but((), FILES), ids=lambda file: file.parent.name)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
 def test_the_pack_does_what_its_tests_say(file: Path) -> None:
     suite, diagnostics = read_suite(file)
     assert suite is not None, render_text(diagnostics)

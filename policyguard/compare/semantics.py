@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as MappingType
+from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -94,6 +95,9 @@ def read_semantics(
     """
     entries = dict(_read_entries(policy, merged, trees))
     for entry in entries.values():
+        whole = locate_value(merged, entry.path, ()).node
+        if whole is None or params.isdisjoint(_referenced_params(whole)):
+            continue
         for field, value in entry.fields.items():
             node = locate_value(merged, entry.path, field).node
             if node is not None and (read := params & _referenced_params(node)):
@@ -266,7 +270,7 @@ def _read_values(value: Any, field: FieldPath) -> Iterator[tuple[FieldPath, Any]
     if isinstance(value, Selector):
         yield field, SelectedItems(frozenset(value.items), value.outside)
     elif isinstance(value, msgspec.Struct):
-        for attribute in msgspec.structs.fields(value):
+        for attribute in _struct_fields(type(value)):
             yield from _read_values(getattr(value, attribute.name), (*field, attribute.encode_name))
     elif isinstance(value, dict):
         for key, child_value in value.items():
@@ -284,6 +288,9 @@ def _read_values(value: Any, field: FieldPath) -> Iterator[tuple[FieldPath, Any]
         yield field, _normalize_expression(value)
     else:
         yield field, _typed_scalar(value)
+
+
+_struct_fields = cache(msgspec.structs.fields)  # which resolves all annotations, each time
 
 
 def _typed_scalar(value: Any) -> Any:

@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 
 from policyguard.testing.runner import run_files
-from tests.examples import slow_but
 
 POLICIES = Path(__file__).parents[2] / "policies"
 FILES = [POLICIES / "core" / "tests.yaml", *sorted(POLICIES.glob("packs/*/tests.yaml"))]
-DEFAULT_RUN = ("core", "coding-agent", "self-protection")
 
 
 def test_each_pack_has_tests() -> None:
@@ -19,11 +17,7 @@ def test_each_pack_has_tests() -> None:
     assert packs == {file.parent for file in FILES}
 
 
-@pytest.mark.parametrize(
-    "file",
-    slow_but([file for file in FILES if file.parent.name in DEFAULT_RUN], FILES),
-    ids=lambda file: str(file.parent.name),
-)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.parent.name))
 def test_pack_tests_pass_and_cover_the_pack(file: Path) -> None:
     if ".sql(" in (file.parent / "policy.yaml").read_text("utf-8"):
         pytest.importorskip("sqlglot")

@@ -62,9 +62,11 @@ def test_signatures_of_the_same_words_have_ids_of_their_own() -> None:
 
 
 def test_the_ten_most_frequent_are_proposed() -> None:
+    words = ["quux", "glorp", "fnord", "zork", "plugh", "xyzzy"]
+    words += ["frotz", "blorb", "gnusto", "rezrov", "yomin", "ozmoo"]
     errors = tuple(
-        UnmatchedFigures(f"{one * 6} {one * 7} {one * 8}", 20 - number, "t", "s", "f")
-        for number, one in enumerate("bdfghklmnprt")
+        UnmatchedFigures(f"{word} {word[::-1]} {word}{number}x", 20 - number, "t", "s", "f")
+        for number, word in enumerate(words)
     )
     session = SessionResult((0,), "s\nf", None, 9, False, False, frozenset(), errors, 0)
     figures, proposals = propose_signatures(CORE, [session], lambda found: [""] * len(found))

@@ -64,7 +64,7 @@ class Wrapped:
         indices = self._add(words, given, redirects, variables, around)
         functions = self.reading.functions
         if functions and words:
-            if words[0] in functions:
+            if words[0] in functions and not functions.is_own_program(words[0], around):
                 indices += functions.call(words[0], words[1:], given)
             else:
                 functions.expect(words[1:])

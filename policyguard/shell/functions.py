@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -60,12 +61,12 @@ class Functions:
         """Add the function of a definition, which may be redirected."""
         reading = self._reading
         name = reading.text(node.named_children[0])
-        bodies = self._bodies.setdefault(name, {})
+        bodies = self._bodies.get(name, {})
         place = reading.source, node.start_byte
         if place not in bodies:
-            bodies[place] = _Body(
-                node, reading.source, reading.documents, given, tail, len(reading.commands)
-            )
+            before = len(reading.commands)
+            body = _Body(node, reading.source, reading.documents, given, tail, before)
+            self._bodies[name] = {**bodies, place: body}
             self._unread.add(name)
             self._finished.discard(name)
 
@@ -84,19 +85,32 @@ class Functions:
 
     def expect(self, words: list[str]) -> None:
         """Note the functions among the arguments of a program, which may call them."""
-        self._unread.update(word for word in words if word in self._bodies)
+        named = {word for word in words[1:] if word in self._bodies}
+        if named and self._reading.reader.wrappers.find(words[0]) is not None:
+            named -= self._running  # what a wrapper runs is a command of its own
+        self._unread |= named
+
+    @contextmanager
+    def keep_apart(self) -> Iterator[None]:
+        """Forget what a text defines that is read meanwhile: it is a process of its own."""
+        bodies, unread = dict(self._bodies), self._unread
+        self._unread = set()
+        try:
+            yield
+            self._read_unread()
+        finally:
+            self._bodies, self._unread = bodies, unread
 
     def read_rest(self) -> None:
         """Read the functions that may be called where it cannot be seen."""
         if not self:
             return
-        calls = {
-            (name, command.arguments, command.sources): None
-            for index, command in enumerate(self._reading.commands)
-            for name in self._find_hidden(index, command)
-        }
-        for name, arguments, sources in calls:
-            self._run(name, [MANY, *arguments], Input(sources))
+        for index, command in enumerate(list(self._reading.commands)):
+            for name in list(self._find_hidden(index, command)):
+                self._run(name, [MANY, *command.arguments], Input(command.sources))
+        self._read_unread()
+
+    def _read_unread(self) -> None:
         while left := self._unread - self._finished:
             name = min(left)
             self._finished.add(name)

@@ -130,9 +130,7 @@ class Statements:
 
     def run(self, node: Node, given: Input, tail: Tail) -> list[int]:
         """Read a statement; return the indices of the commands that write to its output."""
-        self._statements += 1
-        if self._statements > self.bounds.statements:
-            raise TooMuchError("too many statements")
+        self.count(1)
         kind = node.type
         if kind == "command":
             return self._run_command(node, given, tail)
@@ -141,6 +139,12 @@ class Statements:
             return self._run_compound(kind, node, given, tail)
         finally:
             self.leave()
+
+    def count(self, number: int) -> None:
+        """Count statements, or parts of words."""
+        self._statements += number
+        if self._statements > self.bounds.statements:
+            raise TooMuchError("too many statements")
 
     def count_text(self, text: str) -> None:
         """Count a text, which a function may read again and again."""

@@ -10,7 +10,7 @@ from policyguard.shell.command_line import ANY, GLOB, MANY
 from policyguard.shell.words import BREAK, protect
 
 _ASSIGNED = lazy_pattern(
-    r"([A-Za-z_]\w*)(?:\[[^\]\n]*\])?\+?=|\b(?:for|select|read)\s+([A-Za-z_]\w*)"
+    r"(?:(?<!\w)|(?<=\$\d))([A-Za-z_]\w*)(?:\[[^\]\n]*\])?\+?=|\b(?:for|select|read)\s+([A-Za-z_]\w*)"
 )
 _NUMBERS = frozenset("?#$!-0") | {"RANDOM", "LINENO", "SECONDS", "UID", "EUID", "PPID", "BASHPID"}
 MOVERS = frozenset(("set", "shift", "source", "."))

@@ -81,6 +81,7 @@ def _read_parts(reading: Statements, node: Node, margin: int, *, quoted: bool) -
     end = node.end_byte - margin
     parts: list[str] = []
     length = 0
+    reading.count(node.named_child_count)
     for child in node.named_children:
         if child.type in _PLAIN:
             continue  # read with what stands beside it: `[`, `r` and `]` are three words

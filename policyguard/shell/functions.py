@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from policyguard.shell.command_line import MANY, MARKS, SimpleCommand
-from policyguard.shell.inputs import NO_TAIL, NOTHING, Input, Tail
+from policyguard.shell.inputs import Input, Tail
 from policyguard.shell.plain import RESERVED
 from policyguard.shell.rewriting import HereDocument
 from policyguard.shell.words import is_static

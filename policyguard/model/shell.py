@@ -20,6 +20,8 @@ class ShellBounds(PolicyStruct, frozen=True, kw_only=True):
     """How many simple commands one text may hold."""
     words: int
     """How many words one command may have, after braces are expanded."""
+    statements: int
+    """How many statements, and parts of words, are read: those of a function at each call."""
     loop_values: int
     """For how many values of a loop its body is read one by one."""
     milliseconds: int

@@ -95,7 +95,8 @@ class CodeReader:
         reading = self._reading
         before = dict(reading.opaque)
         count = len(reading.commands)
-        self._wrapped.run_text(text, given)
+        with reading.functions.keep_apart():
+            self._wrapped.run_text(text, given)
         added = reading.commands[count:]
         if "syntax error" in reading.opaque and "syntax error" not in before:
             added = [item for item in added if item.path != MANY]

@@ -2,18 +2,24 @@
 
 Where a name is defined twice, either may be meant. A function that nothing calls by its name, or
 that calls itself, is read once more, with arguments that are not known: something that cannot be
-seen may call it.
+seen may call it. One that a command before its definition, or of an unknown name, may call is read
+with the arguments of that.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from policyguard.shell.command_line import MANY
-from policyguard.shell.inputs import NO_TAIL, NOTHING, Input
+from policyguard.shell.command_line import MANY, MARKS, SimpleCommand
+from policyguard.shell.inputs import Input, Tail
+from policyguard.shell.plain import RESERVED
 from policyguard.shell.rewriting import HereDocument
+from policyguard.shell.words import is_static
 
 if TYPE_CHECKING:
     from policyguard.shell.statements import Statements
@@ -21,11 +27,15 @@ if TYPE_CHECKING:
 
 
 class _Body(msgspec.Struct, frozen=True, gc=False):
-    """The statements of a function, and the text that they stand in."""
+    """The definition of a function, the text that it stands in, and what it is redirected to."""
 
-    statements: list[Node]
+    definition: Node
     source: bytes
     documents: list[HereDocument]
+    given: Input
+    tail: Tail
+    commands_before: int
+    """How many commands were read before it."""
 
 
 class Functions:
@@ -38,6 +48,8 @@ class Functions:
         self._unread: set[str] = set()
         """Names of functions that may be called with other arguments than those read so far."""
         self._finished: set[str] = set()
+        self._sources: dict[str, tuple[int, ...]] = {}
+        """What functions read where they call themselves."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._bodies
@@ -45,35 +57,77 @@ class Functions:
     def __bool__(self) -> bool:
         return bool(self._bodies)
 
-    def define(self, node: Node) -> None:
-        """Add the function of a definition."""
+    def define(self, node: Node, given: Input, tail: Tail) -> None:
+        """Add the function of a definition, which may be redirected."""
         reading = self._reading
-        name, *statements = node.named_children
-        bodies = self._bodies.setdefault(reading.text(name), {})
+        name = reading.text(node.named_children[0])
+        bodies = self._bodies.get(name, {})
         place = reading.source, node.start_byte
         if place not in bodies:
-            bodies[place] = _Body(statements, reading.source, reading.documents)
-            self._unread.add(reading.text(name))
-            self._finished.discard(reading.text(name))
+            before = len(reading.commands)
+            body = _Body(node, reading.source, reading.documents, given, tail, before)
+            self._bodies[name] = {**bodies, place: body}
+            self._unread.add(name)
+            self._finished.discard(name)
 
     def call(self, name: str, arguments: list[str], given: Input) -> list[int]:
         """Read what a call runs; return the indices of the commands that write to its output."""
         if name in self._running:
             self._unread.add(name)
+            self._sources[name] = (*self._sources.get(name, ()), *given.sources)
             return []
         self._unread.discard(name)
         return self._run(name, [MANY, *arguments], given)
 
+    def is_own_program(self, name: str, around: tuple[str, ...]) -> bool:
+        """Whether a function means the program of its name: `git() { command git "$@"; }`."""
+        return name in self._running and not RESERVED.issuperset(around)
+
     def expect(self, words: list[str]) -> None:
         """Note the functions among the arguments of a program, which may call them."""
-        self._unread.update(word for word in words if word in self._bodies)
+        named = {word for word in words[1:] if word in self._bodies}
+        if named and self._reading.reader.wrappers.find(words[0]) is not None:
+            named -= self._running  # what a wrapper runs is a command of its own
+        self._unread |= named
+
+    @contextmanager
+    def keep_apart(self) -> Iterator[None]:
+        """Forget what a text defines that is read meanwhile: it is a process of its own."""
+        bodies, unread = dict(self._bodies), self._unread
+        self._unread = set()
+        try:
+            yield
+            self._read_unread()
+        finally:
+            self._bodies, self._unread = bodies, unread
 
     def read_rest(self) -> None:
         """Read the functions that may be called where it cannot be seen."""
+        if not self:
+            return
+        for index, command in enumerate(list(self._reading.commands)):
+            for name in list(self._find_hidden(index, command)):
+                self._run(name, [MANY, *command.arguments], Input(command.sources))
+        self._read_unread()
+
+    def _read_unread(self) -> None:
         while left := self._unread - self._finished:
             name = min(left)
             self._finished.add(name)
-            self._run(name, None, NOTHING)
+            self._run(name, None, Input(self._sources.get(name, ())))
+
+    def _find_hidden(self, index: int, command: SimpleCommand) -> Iterator[str]:
+        """Yield the functions that a command may call before they are defined, or unknowingly."""
+        path = command.path
+        if is_static(path):
+            bodies = self._bodies.get(path, {}).values()
+            if any(index < body.commands_before for body in bodies):
+                yield path
+        elif path != MANY:
+            start, *_, end = re.split(f"[{MARKS}]", path)
+            for name in self._bodies:
+                if name.startswith(start) and name.endswith(end):
+                    yield name
 
     def _run(self, name: str, positional: list[str] | None, given: Input) -> list[int]:
         reading, variables = self._reading, self._reading.variables
@@ -85,8 +139,8 @@ class Functions:
         try:
             for body in list(self._bodies[name].values()):
                 reading.source, reading.documents = body.source, body.documents
-                for statement in body.statements:
-                    indices += reading.run(statement, given, NO_TAIL)
+                own = body.given or given
+                indices += reading.run_redirected(body.definition, own, body.tail)
         finally:
             reading.source, reading.documents = outer
             variables.positional = outer_positional

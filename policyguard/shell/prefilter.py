@@ -11,8 +11,9 @@ from policyguard.shell.globs import Glob
 from policyguard.shell.pattern import CommandPattern, Stage
 
 # Where one of these is, the name of a program may be put together: escapes, expansions, braces,
-# file name patterns, quotes within a word, and characters that the reader refuses.
-_HIDING = r"""[\\$`{\[?\x00-\x08\x0e-\x1f]|[\w/]['"]+\w|\*(?:[^.]|\z)"""
+# file name patterns, quotes within a word, and characters that the reader refuses. What a function
+# runs may stand before what it is given.
+_HIDING = r"""[\\$`{\[?\x00-\x08\x0e-\x1f]|[\w/]['"]+\w|\*(?:[^.]|\z)|\(\s*\)|\bfunction\s"""
 
 
 def find_concern(patterns: Sequence[CommandPattern], facts: Shell) -> Callable[[str], bool]:

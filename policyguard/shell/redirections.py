@@ -74,6 +74,7 @@ class Redirections:
         document = reading.documents[int(number)]
         if document.quoted or not re.search(r"[$`\\]", document.body):
             return Input((), document.body)
+        reading.count_text(document.body)
         first = len(reading.commands)
         escaped = document.body.replace('"', '\\"')
         outer = reading.source, reading.documents

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from policyguard.shell.reader import ShellReader
 
 _REDIRECTS = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
+_VANISHING = re.compile(r'(?:"(?:\$@|\$\{@\})+"|[^\'"])+')
+"""Words that are none if all in them is empty."""
 _DECLARATIONS = frozenset(("declaration_command", "unset_command"))
 
 
@@ -42,6 +45,8 @@ class Statements:
         self.source = b""
         self._depth = 0
         self._loops = 0
+        self._statements = 0
+        self._unread_chars = self.bounds.chars * self.bounds.depth
         self.functions = Functions(self)
         self._wrapped = Wrapped(self)
         self.redirections = Redirections(self, self._wrapped.files)
@@ -58,6 +63,7 @@ class Statements:
             return self.add_unknown("text is too long", given.sources)
         if has_control_characters(text):
             return self.add_unknown("text has control characters", given.sources)
+        self.count_text(text)
         outer = self.source, self.documents
         depth = self._depth
         self._depth += 1
@@ -124,6 +130,7 @@ class Statements:
 
     def run(self, node: Node, given: Input, tail: Tail) -> list[int]:
         """Read a statement; return the indices of the commands that write to its output."""
+        self.count(1)
         kind = node.type
         if kind == "command":
             return self._run_command(node, given, tail)
@@ -132,6 +139,23 @@ class Statements:
             return self._run_compound(kind, node, given, tail)
         finally:
             self.leave()
+
+    def count(self, number: int) -> None:
+        """Count statements, or parts of words."""
+        self._statements += number
+        if self._statements > self.bounds.statements:
+            raise TooMuchError("too many statements")
+
+    def count_text(self, text: str) -> None:
+        """Count a text, which a function may read again and again."""
+        self._unread_chars -= len(text)
+        if self._unread_chars < 0:
+            raise TooMuchError("texts are too long")
+
+    def check_length(self, length: int) -> None:
+        """Stop where the words of a command become longer than any text."""
+        if length > self.bounds.chars:
+            raise TooMuchError("words are too long")
 
     def enter(self) -> None:
         """Count a construct within another."""
@@ -147,7 +171,7 @@ class Statements:
         if kind == "pipeline":
             return self._run_pipeline(node, given, tail)
         if kind == "redirected_statement":
-            return self._run_redirected(node, given, tail)
+            return self.run_redirected(node, given, tail)
         if kind == "list":
             return self._run_list(node, given, tail)
         if kind == "for_statement":
@@ -166,7 +190,7 @@ class Statements:
             read_raw(self, node, quoted=True)
             return []
         if kind == "function_definition":
-            self.functions.define(node)
+            self.functions.define(node, given, tail)
             return []
         indices: list[int] = []
         for child in node.named_children:
@@ -198,7 +222,8 @@ class Statements:
             )
         return indices
 
-    def _run_redirected(self, node: Node, given: Input, tail: Tail) -> list[int]:
+    def run_redirected(self, node: Node, given: Input, tail: Tail) -> list[int]:
+        """Run a statement with its redirections, or the body of a function with those of that."""
         body = None
         outputs: list[Node] = []
         for child in node.named_children:
@@ -219,7 +244,10 @@ class Statements:
 
     def read_words(self, node: Node) -> list[str]:
         """Return the words that an unquoted `node` becomes."""
-        return finish(read_raw(self, node, quoted=False), self.bounds.words)
+        raw = read_raw(self, node, quoted=False)
+        if not raw and _VANISHING.fullmatch(self.text(node)):
+            return []
+        return finish(raw, self.bounds.words)
 
     def _run_for(self, node: Node, given: Input, tail: Tail) -> list[int]:
         name, values, indices = "", [], []
@@ -257,6 +285,7 @@ class Statements:
         if name == "unset":
             self.variables.forget(words[1:])
         elif any(word[:1] == "-" and "n" in word for word in words):  # a name for another variable
+            self.variables.forget([self.variables.read(name, quoted=True) for name in names])
             self.variables.forget(names)
         return [self.add(SimpleCommand(name, name, tuple(words[1:]), tail.redirects, names))]
 
@@ -269,6 +298,7 @@ class Statements:
         words: list[str] = []
         names: tuple[str, ...] = ()
         outputs: list[Node] = []
+        length = 0
         first = len(self.commands)
         sources = given.sources
         for child in node.named_children:
@@ -285,7 +315,10 @@ class Statements:
                 outputs.append(child)
                 words.append(PROCESS_FILE)
             else:
-                words += self.read_words(child)
+                more_words = self.read_words(child)
+                length += sum(map(len, more_words))
+                self.check_length(length)
+                words += more_words
         words += tail.words
         if len(words) > self.bounds.words:
             raise TooMuchError("too many words")

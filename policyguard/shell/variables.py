@@ -10,7 +10,7 @@ from policyguard.shell.command_line import ANY, GLOB, MANY
 from policyguard.shell.words import BREAK, protect
 
 _ASSIGNED = lazy_pattern(
-    r"([A-Za-z_]\w*)(?:\[[^\]\n]*\])?\+?=|\b(?:for|select|read)\s+([A-Za-z_]\w*)"
+    r"(?:(?<!\w)|(?<=\$\d))([A-Za-z_]\w*)(?:\[[^\]\n]*\])?\+?=|\b(?:for|select|read)\s+([A-Za-z_]\w*)"
 )
 _NUMBERS = frozenset("?#$!-0") | {"RANDOM", "LINENO", "SECONDS", "UID", "EUID", "PPID", "BASHPID"}
 MOVERS = frozenset(("set", "shift", "source", "."))
@@ -94,11 +94,13 @@ class Variables:
         return _WHITE.sub(BREAK, protect(value))
 
     def _read_positional(self, name: str, values: list[str], *, quoted: bool) -> str:
-        if name == "*" and quoted:
-            return self._expand(" ".join(values[1:]), quoted=True)
-        if name in "@*":
-            return BREAK.join(self._expand(value, quoted=quoted) for value in values[1:])
-        return self._expand(values[int(name)], quoted=quoted) if int(name) < len(values) else ""
+        if name == "*" and quoted and ("IFS" in self._expected or "IFS" in self._values):
+            return MANY
+        chosen = values[1:] if name in "@*" else values[int(name) : int(name) + 1]
+        if not quoted:
+            return BREAK.join(self._expand(value, quoted=False) for value in chosen)
+        # What a file name pattern among the words of a call stands for is known before the call.
+        return (" " if name == "*" else BREAK).join(map(protect, chosen))
 
     def _read_unassigned(self, name: str, *, quoted: bool) -> str:
         if name == "IFS" and "IFS" not in self._expected:

@@ -80,6 +80,8 @@ def _read_parts(reading: Statements, node: Node, margin: int, *, quoted: bool) -
     position = node.start_byte + margin
     end = node.end_byte - margin
     parts: list[str] = []
+    length = 0
+    reading.count(node.named_child_count)
     for child in node.named_children:
         if child.type in _PLAIN:
             continue  # read with what stands beside it: `[`, `r` and `]` are three words
@@ -87,6 +89,8 @@ def _read_parts(reading: Statements, node: Node, margin: int, *, quoted: bool) -
             parts.append(convert(_decode(source[position : child.start_byte])))
         parts.append(read_raw(reading, child, quoted=quoted))
         position = child.end_byte
+        length += len(parts[-1])
+        reading.check_length(length)
     if end > position:
         parts.append(convert(_decode(source[position:end])))
     return "".join(parts)
@@ -101,6 +105,8 @@ def _read_variable(reading: Statements, node: Node, *, quoted: bool) -> str:
     text = reading.text(node)
     variables = reading.variables
     if match := _NAME.fullmatch(text):
+        if match[1].isdigit() and text[1] != "{":  # `$10` is `${1}0`
+            return variables.read(match[1][0], quoted=quoted) + match[1][1:]
         return variables.read(match[1], quoted=quoted)
     if text.startswith("${#") and text != "${#}":
         return ANY

@@ -64,10 +64,10 @@ class Wrapped:
         indices = self._add(words, given, redirects, variables, around)
         functions = self.reading.functions
         if functions and words:
-            if words[0] in functions:
+            if words[0] in functions and not functions.is_own_program(words[0], around):
                 indices += functions.call(words[0], words[1:], given)
             else:
-                functions.expect(words[1:])
+                functions.expect(words)
         return indices
 
     def _add(
@@ -183,10 +183,11 @@ class Wrapped:
         reading = self.reading
         before, count = dict(reading.opaque), len(reading.commands)
         values = reading.variables.keep()
-        if isinstance(found, str):
-            self.run_text(found, Input())
-        else:
-            self.add(found, Input(), (), (), around)
+        with reading.functions.keep_apart():
+            if isinstance(found, str):
+                self.run_text(found, Input())
+            else:
+                self.add(found, Input(), (), (), around)
         reading.opaque = before
         reading.variables.restore(values)  # it is a process of its own
         added = reading.commands[count:]

@@ -30,6 +30,11 @@ def _show(command: SimpleCommand) -> str:
     return re.sub(f"[{MARKS}]+", "?", " ".join((command.path, *command.arguments)).rstrip())
 
 
+def _chain(length: int, call: str) -> str:
+    """Return functions of which each calls the next; `{}` stands for its number."""
+    return "".join(f"f{n}() {{ {call.format(n + 1)}; }}\n" for n in range(length))
+
+
 @pytest.mark.parametrize("case", read_case("readings"), ids=lambda case: case["text"])
 def test_reading(case: dict[str, Any]) -> None:
     line = shell_reader().read(case["text"])
@@ -91,6 +96,16 @@ def test_what_bash_accepts_is_no_syntax_error() -> None:
         ("echo " + "${x:-" * 60 + "}" * 60, "nesting is too deep"),
         ("echo " + "${x:-" * 900 + "}" * 900, "nesting is too deep"),
         ("echo $((" + "(" * 900 + "1" + ")" * 900 + "))", None),
+        (_chain(8, 'f{} "$1$1$1$1$1$1$1$1"') + "f0 aaaaaaaa", "words are too long"),
+        (_chain(8, 'f{} "$*$*$*$*$*$*$*$*"') + "f0 a b", "words are too long"),
+        (_chain(20, "a=$(f{0})$(f{0})") + "f0", "nesting is too deep"),
+        ("f() { " + "[[ a ]];" * 2000 + " }; " + "f;" * 300, "too many statements"),
+        ("f() { " + '[[ "$x$y" ]];' * 1400 + " }; " + "f;" * 300, "too many statements"),
+        ("f() { eval '# " + "a" * 18_000 + "'; }; " + "f;" * 300, "texts are too long"),
+        ("f() { cat <<E\n" + "a" * 18_000 + "$x\nE\n}\n" + "f;" * 300, "texts are too long"),
+        ("f(){ [[ a ]];};" * 1300 + "f;" * 200, "too many statements"),
+        ('f() { "$Y" a "$@"; }; f; "$Z" b', None),
+        ("A=" + "a" * 18_000 + "; $A", None),
     ],
 )
 def test_limits(text: str, reason: str | None) -> None:
@@ -162,7 +177,8 @@ def test_readings_are_kept_up_to_a_number() -> None:
 
 def test_threads_share_a_reader() -> None:
     reader = ShellReader(shell_facts())
-    texts = [f"cd x{n} && rm -r a{n} | tee b{n}" for n in range(200)]
+    texts = [f"cd x{n} && rm -r a{n} | tee b{n}" for n in range(100)]
+    texts += [f'f() {{ "$@"; }}; f a{n} | f sh; "$Y" {n}' for n in range(100)]
     expected = [shell_reader().read(text) for text in texts]
     wrong: list[str] = []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import select
+import selectors
 import socket
 import threading
 from contextlib import suppress
@@ -33,18 +33,23 @@ class DroppingProxy:
         with client, suppress(OSError):
             while self.is_dropping and not self._is_closed:
                 threading.Event().wait(0.02)
-            with socket.create_connection(("127.0.0.1", self._target)) as server:
-                ends = {client: server, server: client}
+            with (
+                socket.create_connection(("127.0.0.1", self._target)) as server,
+                selectors.DefaultSelector() as selector,  # of `select` the numbers of files are few
+            ):
+                for one, other in ((client, server), (server, client)):
+                    selector.register(one, selectors.EVENT_READ, (one, other))
                 while not self._is_closed:
                     if self.is_dropping:
                         threading.Event().wait(0.02)
                         continue
-                    for one in select.select([*ends], [], [], 0.05)[0]:
+                    for key, _ in selector.select(0.05):
+                        one, other = key.data
                         received = one.recv(_CHUNK_BYTES)
                         if not received:
                             return
                         if not self.is_dropping:
-                            ends[one].sendall(received)
+                            other.sendall(received)
 
     def close(self) -> None:
         """Accept and pass no more."""

@@ -416,7 +416,8 @@ def test_an_approval_is_not_used_by_a_host_that_has_lost_the_session(
             other.session("s")  # has not written a line yet
             decision = session.check("deploy", {"n": 1})
             assert not decision.allowed
-            assert "opened by another process" in decision.errors[0].error
+            error = decision.errors[0]  # a guard that hears of it in time has closed the session
+            assert error.id == "session/closed" or "opened by another process" in error.error
             assert session.closed
             assert child.closed, "it is let go with its parent"
             assert other.session("s").check("deploy", {"n": 1}).allowed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import select
+import selectors
 import subprocess
 import sys
 import time
@@ -72,12 +72,14 @@ class RawClient:
         """Return the next line."""
         assert self.process.stdout is not None
         fd, deadline = self.process.stdout.fileno(), time.monotonic() + _SECONDS
-        while b"\n" not in self._kept:
-            assert select.select([fd], [], [], max(0, deadline - time.monotonic()))[0], "no answer"
-            chunk = os.read(fd, 1 << 20)
-            if not chunk:
-                raise EOFError
-            self._kept += chunk
+        with selectors.DefaultSelector() as selector:
+            selector.register(fd, selectors.EVENT_READ)
+            while b"\n" not in self._kept:
+                assert selector.select(max(0, deadline - time.monotonic())), "no answer"
+                chunk = os.read(fd, 1 << 20)
+                if not chunk:
+                    raise EOFError
+                self._kept += chunk
         line, _, self._kept = self._kept.partition(b"\n")
         return line
 

@@ -61,23 +61,6 @@ class Wrapped:
         around: tuple[str, ...],
     ) -> list[int]:
         """Add the command of `words`; return the indices of those that write to its output."""
-        indices = self._add(words, given, redirects, variables, around)
-        functions = self.reading.functions
-        if functions and words:
-            if words[0] in functions and not functions.is_own_program(words[0], around):
-                indices += functions.call(words[0], words[1:], given)
-            else:
-                functions.expect(words)
-        return indices
-
-    def _add(
-        self,
-        words: list[str],
-        given: Input,
-        redirects: tuple[Redirect, ...],
-        variables: tuple[str, ...],
-        around: tuple[str, ...],
-    ) -> list[int]:
         reading = self.reading
         if len(around) > reading.bounds.depth:
             return reading.add_unknown("nesting is too deep", given.sources)
@@ -107,19 +90,36 @@ class Wrapped:
         index = reading.add(command)
         if given.text is not None:
             self.outputs.inputs[index] = given.text
+        indices = [index, *self._add_run(index, given, is_known=is_known)]
+        functions = reading.functions
+        if functions:
+            if path in functions and not functions.is_own_program(path, around):
+                indices += functions.call(path, arguments, given)
+            else:
+                functions.expect(words)
+        return indices
+
+    def _add_run(self, index: int, given: Input, *, is_known: bool) -> list[int]:
+        """Add what a command runs in turn; return the indices of those that write to its output.
+
+        `is_known` says that the name of its program is.
+        """
+        reading = self.reading
+        command = reading.commands[index]
+        path, program, arguments = command.path, command.program, [*command.arguments]
         if program in self._aliases:
-            return [index, *self._run_alias(program, arguments, given)]
-        is_lone = is_known and not redirects and not self.files
+            return self._run_alias(program, arguments, given)
+        is_lone = is_known and not command.redirects and not self.files
         reads = (given or given.words) and program in reading.reader.input_programs
         if is_lone and not reads and reading.reader.is_inert(program, arguments):
-            return [index]
+            return []
         if self.files and path in self.files:
-            self.add(["sh", path], Input(), (), (), around)
-        if redirects or self._programs.find(program) is not None:
+            self.add(["sh", path], Input(), (), (), command.wrappers)
+        if command.redirects or self._programs.find(program) is not None:
             self.files.note(index)
         if not is_known:
             reading.opaque["program is not known"] = None
-            return [index]
+            return []
         if program in MOVERS:
             reading.variables.positional = None
         if program in READERS or (program == "printf" and "-v" in arguments):
@@ -129,7 +129,7 @@ class Wrapped:
             for text in reading.reader.option_texts.find(known, arguments, program):
                 self._run_visible(text, guessed=False)
             if known.hides and hides_command(known, arguments):
-                reading.add_unknown("command that an option runs is not known", sources)
+                reading.add_unknown("command that an option runs is not known", command.sources)
             if known.input:
                 self._run_input(known, arguments, given)
         name, wrapper, behind = self._wrappers.find_for(program, arguments)
@@ -138,18 +138,18 @@ class Wrapped:
             if wrapper.elsewhere:
                 reading.variables = Variables(reading.reader.variables, folder=f"/{NAME}")
             try:
-                return [index, *self._unwrap(wrapper, name, [*behind], index, given)]
+                return self._unwrap(wrapper, name, [*behind], index, given)
             finally:
                 reading.variables = outer
         _, runner, behind = self._code.find_for(program, arguments)
         if runner is not None and runner.hidden:
-            reading.add_unknown("commands of another shell", sources)
+            reading.add_unknown("commands of another shell", command.sources)
         elif runner is not None:
             self._code_reader.read(runner, behind, index, given)
         elif known is None:
             for found in reading.reader.option_texts.guess(arguments):
-                self._run_visible(found, guessed=True, around=(*around, program))
-        return [index]
+                self._run_visible(found, guessed=True, around=(*command.wrappers, program))
+        return []
 
     def assign(self, name: str, value: str) -> None:
         """Add what a variable makes a program run, such as PAGER."""
@@ -280,7 +280,7 @@ class Wrapped:
         return (
             bool(made)
             and not "".join(rest).replace(PROCESS_FILE, "").strip(MARKS)
-            and not any(item.program in self.reading.functions for item in made)
+            and not any(item.program in reading.functions for item in made)
             and reader.neutral.issuperset(
                 name for one in reading.commands for name in one.variables
             )

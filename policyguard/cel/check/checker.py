@@ -310,13 +310,7 @@ class _Checker:
         if name not in vocabulary.members:
             message = f"unknown {vocabulary.vocabulary} `{name}`"
             help_ = suggest_name(name, vocabulary.members)
-            self.problems.report(
-                "unknown-name",
-                message,
-                node.span,
-                help_,
-                "warning" if vocabulary.is_open else "error",
-            )
+            self.problems.report("unknown-name", message, node.span, help_, vocabulary.severity)
 
     def check_membership(self, node: ast.Binary, left: Type, right: Type) -> None:
         if isinstance(node.right, ast.ListLiteral):

@@ -143,12 +143,19 @@ def _ipv6(text: str) -> str:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def normalize_host_pattern(pattern: str) -> str:
-    """Normalize an entry of a host list: a host, or `*.` and a domain."""
+    """Normalize an entry of a host list: a host, or `*.` and a domain.
+
+    Raises `HostError` with the reason if it is neither.
+    """
+    has_port = ":" in pattern and not pattern.startswith("[")
+    if "/" in pattern or has_port:
+        host = (pattern.partition("://")[2] or pattern).partition("/")[0]
+        host = host if host.startswith("[") else host.partition(":")[0]
+        raise HostError(f"write the host alone: {quote_short(host or 'x.org')}")
+    if "*" in pattern.removeprefix("*."):
+        raise HostError("`*` stands for subdomains only, as in `*.x.org`")
     if pattern.startswith("*."):
         return f"*.{normalize_host(pattern[2:])}"
-    if ":" in pattern and not pattern.startswith("["):
-        host = pattern.rpartition("://")[2].partition(":")[0] or "x.org"
-        raise HostError(f"write the host alone, without scheme and port: {quote_short(host)}")
     return normalize_host(pattern)
 
 

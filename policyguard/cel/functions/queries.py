@@ -16,7 +16,7 @@ LIBRARY: Final = "sqlglot"
 STATEMENTS: Final[Type] = list_of(
     record(
         {
-            "verb": enum_of("SQL verb", VERBS, is_open=True),
+            "verb": enum_of("SQL verb", VERBS, "warning"),
             "tables": list_of(STRING),
             "where": BOOL,
             "limited": BOOL,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -67,12 +67,12 @@ class RecordType(Type, frozen=True):
 class EnumType(Type, frozen=True):
     """A string from a vocabulary, such as the classes that a policy defines.
 
-    With `is_open`, to compare it with another string is a warning only.
+    `severity` is that of comparing it with another string.
     """
 
     vocabulary: str
     members: frozenset[str]
-    is_open: bool = False
+    severity: Literal["error", "warning"] = "error"
 
     def __str__(self) -> str:
         return "string"
@@ -134,9 +134,11 @@ def record(
     return RecordType("map", name, MappingProxyType(dict(fields)), optional, unverified)
 
 
-def enum_of(vocabulary: str, members: frozenset[str], *, is_open: bool = False) -> EnumType:
+def enum_of(
+    vocabulary: str, members: frozenset[str], severity: Literal["error", "warning"] = "error"
+) -> EnumType:
     """Return the type of a string in `members`; `vocabulary` names it, as in "unknown `class`"."""
-    return EnumType("string", vocabulary, frozenset(members), is_open)
+    return EnumType("string", vocabulary, frozenset(members), severity)
 
 
 def with_article(kind: Type) -> str:

@@ -5,20 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from policyguard.cel.errors import OperationError
-from policyguard.cel.functions.hosts import HostError, matches_host, normalize_host_pattern
+from policyguard.cel.functions.hosts import matches_host, normalize_host_pattern
 from policyguard.cel.functions.urls import url_host
-from policyguard.model.diagnostic import quote_text
 from policyguard.model.entry import Selector
-
-
-def read_host_pattern(text: str) -> str:
-    """Return a pattern in normal form. Raises `ValueError` with the reason if it is invalid."""
-    if "/" in text or "://" in text:
-        host = text.partition("://")[2] or text
-        raise HostError(f"write the host alone: {quote_text(host.partition('/')[0] or 'x.org')}")
-    if "*" in text.removeprefix("*."):
-        raise HostError("`*` stands for subdomains only, as in `*.x.org`")
-    return normalize_host_pattern(text)
 
 
 class HostSelector:
@@ -28,7 +17,7 @@ class HostSelector:
     """
 
     def __init__(self, selector: Selector) -> None:
-        patterns = [read_host_pattern(item) for item in selector.items]
+        patterns = [normalize_host_pattern(item) for item in selector.items]
         self._exact = frozenset(item for item in patterns if item[:1] != "*")
         self._subdomains = tuple(item for item in patterns if item[:1] == "*")
         self._outside = selector.outside

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from policyguard.cel.functions.hosts import normalize_host_pattern
 from policyguard.compiler.build.entry_paths import selective_entries
-from policyguard.compiler.build.host_selector import read_host_pattern
 from policyguard.compiler.build.path_selector import check_path_glob
 from policyguard.compiler.build.selectors import compile_glob
 from policyguard.compiler.build.shell_functions import check_pattern
@@ -18,7 +18,7 @@ from policyguard.model.policy import Policy
 _CHECKS: dict[str, Callable[[str], object]] = {
     "commands": check_pattern,
     "paths": check_path_glob,
-    "hosts": read_host_pattern,
+    "hosts": normalize_host_pattern,
 }
 _NAMES = {"commands": "command pattern", "paths": "path glob", "hosts": "host"}
 

@@ -26,6 +26,12 @@ _REDIRECTS = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirec
 _VANISHING = re.compile(r'(?:"(?:\$@|\$\{@\})+"|[^\'"])+')
 """Words that are none if all in them is empty."""
 _DECLARATIONS = frozenset(("declaration_command", "unset_command"))
+_CONDITIONAL = frozenset(
+    ("if_statement", "case_statement", "redirected_statement", "for_statement")
+) | (_LOOPS := frozenset(("while_statement", "c_style_for_statement")))
+"""Statements of which a part may not run, or more than once."""
+_ALTERNATIVES = frozenset(("elif_clause", "else_clause", "case_item"))
+"""Parts of statements that may run instead of those before them."""
 
 
 class TooMuchError(Exception):
@@ -134,11 +140,14 @@ class Statements:
         kind = node.type
         if kind == "command":
             return self._run_command(node, given, tail)
+        kept = self.variables.keep() if kind in _CONDITIONAL else None
         self.enter()
         try:
             return self._run_compound(kind, node, given, tail)
         finally:
             self.leave()
+            if kept is not None:
+                self.variables.forget_changes(kept)
 
     def count(self, number: int) -> None:
         """Count statements, or parts of words."""
@@ -192,9 +201,42 @@ class Statements:
         if kind == "function_definition":
             self.functions.define(node, given, tail)
             return []
+        if kind == "subshell":
+            return self.run_apart(node.named_children, given, tail)
+        if kind in _LOOPS:
+            return self._run_again_and_again(node.named_children, given, tail)
+        return self._run_all(node.named_children, given, tail)
+
+    def _run_all(self, nodes: Sequence[Node], given: Input, tail: Tail) -> list[int]:
+        """Run statements one after the other."""
+        first = self.variables.keep()
         indices: list[int] = []
-        for child in node.named_children:
-            indices += self.run(child, given, tail)
+        for node in nodes:
+            after = node.next_sibling
+            kept = None
+            if node.type in _ALTERNATIVES:
+                self.variables.forget_changes(first)
+            elif node.type == "list" or (after is not None and after.type == "&"):
+                kept = self.variables.keep()
+            indices += self.run(node, given, tail)
+            if kept is not None:
+                self.variables.forget_changes(kept)
+        return indices
+
+    def _run_again_and_again(self, nodes: Sequence[Node], given: Input, tail: Tail) -> list[int]:
+        """Run the statements of a loop; once more if they change what they read."""
+        kept = self.variables.keep()
+        indices = self._run_all(nodes, given, tail)
+        if self.variables.has_lost(kept):
+            self.variables.forget_changes(kept)
+            indices += self._run_all(nodes, given, tail)
+        return indices
+
+    def run_apart(self, nodes: Sequence[Node], given: Input, tail: Tail = NO_TAIL) -> list[int]:
+        """Run statements in a process of their own, whose variables nothing else sees."""
+        kept = self.variables.keep()
+        indices = self._run_all(nodes, given, tail)
+        self.variables.restore(kept)
         return indices
 
     def _run_list(self, node: Node, given: Input, tail: Tail) -> list[int]:
@@ -213,7 +255,12 @@ class Statements:
         for number, stage in enumerate(stages):
             is_last = number == len(stages) - 1
             before = len(self.commands)
+            kept = self.variables.keep()
             indices = self.run(stage, given, tail if is_last else NO_TAIL)
+            if is_last:  # in zsh it is no process of its own
+                self.variables.forget_changes(kept)
+            else:
+                self.variables.restore(kept)
             if not is_last and _ends_in_list(stage):
                 # The grammar reads `a && b 2>&1 | c` as `(a && b) 2>&1 | c`.
                 indices = [index for index in indices if index >= before][-1:]
@@ -251,6 +298,8 @@ class Statements:
 
     def _run_for(self, node: Node, given: Input, tail: Tail) -> list[int]:
         name, values, indices = "", [], []
+        if self.variables.positional and all(child.type != "in" for child in node.children):
+            values = self.variables.positional[1:]
         for child in node.named_children:
             if child.type == "variable_name" and not name:
                 name = self.text(child)
@@ -264,7 +313,7 @@ class Statements:
                 self._loops -= 1
             else:
                 self.variables.assign_one_of(name, values)
-                indices += self.run(child, given, tail)
+                indices += self._run_again_and_again([child], given, tail)
         return indices
 
     def _run_declaration(self, node: Node, tail: Tail) -> list[int]:
@@ -332,8 +381,7 @@ class Statements:
         """Run the commands of `>(…)`, which read what those of `indices` write."""
         for output in outputs:
             given = Input(tuple(indices), self._wrapped.outputs.static_output(indices))
-            for child in output.named_children:
-                self.run(child, given, NO_TAIL)
+            self.run_apart(output.named_children, given)
 
     def _assign(self, node: Node) -> tuple[str, ...]:
         children = node.children
@@ -360,8 +408,7 @@ class Statements:
     def run_substitution(self, node: Node, *, quoted: bool) -> str:
         """Read the commands of `$(…)`; return what their output may be."""
         self.enter()
-        inner = [self.run(child, NOTHING, NO_TAIL) for child in node.named_children]
-        indices = [index for each in inner for index in each]
+        indices = self.run_apart(node.named_children, NOTHING)
         self.leave()
         known = self._wrapped.outputs.static_output(indices)
         if known is not None and len(indices) == 1:

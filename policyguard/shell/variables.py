@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from policyguard.engines.lazy_pattern import lazy_pattern
-from policyguard.shell.command_line import ANY, GLOB, MANY
+from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS
+from policyguard.shell.positional import MOVERS, Positional, choose, move
 from policyguard.shell.words import BREAK, protect
 
 _ASSIGNED = lazy_pattern(
     r"(?:(?<!\w)|(?<=\$\d))([A-Za-z_]\w*)(?:\[[^\]\n]*\])?\+?=|\b(?:for|select|read)\s+([A-Za-z_]\w*)"
 )
 _NUMBERS = frozenset("?#$!-0") | {"RANDOM", "LINENO", "SECONDS", "UID", "EUID", "PPID", "BASHPID"}
-MOVERS = frozenset(("set", "shift", "source", "."))
-"""Programs that may change `$1`, `$2` and so on."""
 READERS = frozenset(("read", "mapfile", "readarray", "getopts"))
 """Programs that assign to the variables that they name."""
 ASSIGNING = MOVERS | READERS | {"printf"}
 """Programs after which variables may have other values (`printf -v`)."""
+Kept = tuple[dict[str, str], Positional | None]
+"""The values of all variables at some place of a text."""
 _WHITE = lazy_pattern(r"[ \t\n]+")
 
 
@@ -31,7 +32,7 @@ class Variables:
         """The current folder."""
         self._values: dict[str, str] = {}
         self._expected: set[str] = set()
-        self.positional: list[str] | None = None
+        self.positional: Positional | None = None
         """`$0`, `$1` and so on, where they are known."""
 
     def expect(self, text: str) -> None:
@@ -41,6 +42,9 @@ class Variables:
 
     def assign(self, name: str, value: str, *, append: bool = False) -> None:
         """Give `name` a value; a second, different one makes it unknown."""
+        self._assign(name, value.replace(GLOB, "*"), append=append)
+
+    def _assign(self, name: str, value: str, *, append: bool = False) -> None:
         known = self._values.get(name)
         if append and known is not None and MANY not in known:
             value = known + value
@@ -48,16 +52,37 @@ class Variables:
             value = MANY
         self._values[name] = value if len(value) <= 4096 else MANY
 
-    def keep(self) -> dict[str, str]:
+    def keep(self) -> Kept:
         """Return the values, for `restore` after what has variables of its own."""
-        return dict(self._values)
+        return dict(self._values), self.positional
 
-    def restore(self, values: dict[str, str]) -> None:
+    def restore(self, kept: Kept) -> None:
         """Give all variables the values that they had."""
-        self._values = values
+        self._values, self.positional = kept
+
+    def forget_changes(self, kept: Kept) -> None:
+        """Make unknown what has changed since: nothing says whether it ran."""
+        values, positional = kept
+        self.forget([name for name, value in self._values.items() if values.get(name) != value])
+        if self.positional is not positional:
+            self.positional = None
+
+    def has_lost(self, kept: Kept) -> bool:
+        """Whether something that was known has changed since."""
+        values, positional = kept
+        return self.positional is not positional or any(
+            self._values[name] != value for name, value in values.items()
+        )
+
+    def move_positional(self, program: str, words: Sequence[str]) -> None:
+        """Change `$1`, `$2` and so on as a program of `MOVERS` does."""
+        self.positional = move(self.positional, program, words)
 
     def replace(self, name: str, value: str) -> None:
-        """Give `name` a value whatever it was before."""
+        """Give `name` a value of a loop, whatever it was before.
+
+        A file name pattern in it stands for the names, not for its characters.
+        """
         self._values[name] = value
 
     def forget(self, names: Iterable[str]) -> None:
@@ -67,11 +92,11 @@ class Variables:
     def assign_one_of(self, name: str, values: list[str]) -> None:
         """Give `name` the values of a loop, one after the other."""
         if len(values) == 1:
-            self.assign(name, values[0])
+            self._assign(name, values[0])
         elif values and not any(word[:1] in ("-", MANY, "") for word in values):
-            self.assign(name, ANY)
+            self._assign(name, ANY)
         else:
-            self.assign(name, MANY)
+            self._assign(name, MANY)
 
     def read(self, name: str, *, quoted: bool) -> str:
         """Return what `$name` stands for, as a part of a word."""
@@ -79,7 +104,7 @@ class Variables:
             return ANY if quoted else MANY
         value = self._values.get(name)
         if value is None and self.positional is not None and (name.isdigit() or name in "@*"):
-            return self._read_positional(name, self.positional, quoted=quoted)
+            return self.read_positional(name, int(name) if name.isdigit() else 1, quoted=quoted)
         if value is None:
             return self._read_unassigned(name, quoted=quoted)
         return self._expand(value, quoted=quoted)
@@ -87,20 +112,37 @@ class Variables:
     def _expand(self, value: str, *, quoted: bool) -> str:
         """Return a value as a part of a word; without quotes it may be several words."""
         if quoted:
-            return protect(value.replace(GLOB, "*"))
+            return protect(value)
         if "IFS" in self._expected and not value.isalnum():
             return MANY
         value = re.sub(r"[*?]", GLOB, value)
         return _WHITE.sub(BREAK, protect(value))
 
-    def _read_positional(self, name: str, values: list[str], *, quoted: bool) -> str:
+    def read_positional(self, name: str, first: int, *, quoted: bool) -> str:
+        """Return what `$name` stands for; of `$@` and `$*` the words from `$first` on."""
         if name == "*" and quoted and ("IFS" in self._expected or "IFS" in self._values):
             return MANY
-        chosen = values[1:] if name in "@*" else values[int(name) : int(name) + 1]
+        chosen = self._choose(name, first)
+        if chosen is None:
+            return MANY
         if not quoted:
             return BREAK.join(self._expand(value, quoted=False) for value in chosen)
         # What a file name pattern among the words of a call stands for is known before the call.
         return (" " if name == "*" else BREAK).join(map(protect, chosen))
+
+    def _choose(self, name: str, first: int) -> Positional | None:
+        if self.positional is None:
+            return None
+        return choose(self.positional, first, None if name in "@*" else first + 1)
+
+    def is_given(self, name: str) -> bool | None:
+        """Whether `$1` or the like stands for some text; None if that is not known."""
+        if not (name.isdigit() or name in "@*"):
+            return None
+        words = self._choose(name, int(name) if name.isdigit() else 1)
+        if words is None or not words:
+            return None if words is None else False
+        return True if any(word.strip(MARKS) for word in words) else None
 
     def _read_unassigned(self, name: str, *, quoted: bool) -> str:
         if name == "IFS" and "IFS" not in self._expected:

@@ -6,9 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from policyguard.shell.command_line import ANY, MANY
-from policyguard.shell.inputs import NO_TAIL, NOTHING
+from policyguard.shell.inputs import NOTHING
 from policyguard.shell.words import (
     BREAK,
+    is_static,
     protect,
     read_ansi_c,
     read_double_quoted,
@@ -19,11 +20,16 @@ from policyguard.shell.written_files import PROCESS_FILE
 if TYPE_CHECKING:
     from policyguard.shell.statements import Statements
     from policyguard.shell.syntax_tree import Node
+    from policyguard.shell.variables import Variables
 
 _PLAIN = frozenset(("string_content", "word", "number"))
 _NAME = re.compile(r"\$\{?([A-Za-z_]\w*|[0-9]+|[@*#?$!-])\}?")
 # The grammar does not look into `${x:-`command`}`.
 _HIDDEN = re.compile(r"(?<!\\)`|\$\(")
+_SLICE = re.compile(r"\$\{([@*]): *([1-9][0-9]{0,3})\}")
+_DEFAULT = re.compile(r"\$\{([A-Za-z_]\w*|[0-9]+|[@*]):?([-+?])")
+_ONE_WORD = frozenset(("word", "number", "string", "simple_expansion"))
+_CUT = re.compile(r"[\s{}]")
 _ASSIGNING = re.compile(r"\$\{(\w+):?=")
 _CHANGED = re.compile(r"\$\{([A-Za-z_]\w*)(?:[#%/^,]|:\d)")
 
@@ -59,8 +65,7 @@ def read_raw(reading: Statements, node: Node, *, quoted: bool) -> str:
     if kind == "translated_string":
         return read_raw(reading, node.named_children[0], quoted=False)
     if kind == "process_substitution":
-        for child in node.named_children:
-            reading.run(child, NOTHING, NO_TAIL)
+        reading.run_apart(node.named_children, NOTHING)
         return PROCESS_FILE
     if kind == "brace_expression":
         return reading.text(node)
@@ -110,13 +115,18 @@ def _read_variable(reading: Statements, node: Node, *, quoted: bool) -> str:
         return variables.read(match[1], quoted=quoted)
     if text.startswith("${#") and text != "${#}":
         return ANY
-    first = True
+    if match := _SLICE.fullmatch(text):
+        return variables.read_positional(match[1], int(match[2]), quoted=quoted)
+    default: str | None = ""
     reading.enter()
-    for child in node.named_children:
-        if not (first and child.type in ("variable_name", "special_variable_name")):
-            read_raw(reading, child, quoted=quoted)
-        first = False
+    for number, child in enumerate(node.named_children):
+        if number or child.type not in ("variable_name", "special_variable_name"):
+            word = read_raw(reading, child, quoted=quoted)
+            is_one = child.type in _ONE_WORD and not (child.type == "word" and _CUT.search(word))
+            default = word if is_one else None
     reading.leave()
+    if match := _DEFAULT.match(text):
+        return _choose_default(variables, match[1], match[2], default, quoted=quoted)
     if match := _ASSIGNING.match(text):
         variables.forget(match.groups())
     if match := _CHANGED.match(text):
@@ -125,3 +135,23 @@ def _read_variable(reading: Statements, node: Node, *, quoted: bool) -> str:
         if value == ANY:
             return ANY
     return MANY
+
+
+def _choose_default(
+    variables: Variables, name: str, operator: str, default: str | None, *, quoted: bool
+) -> str:
+    """Return what `${name:-default}` stands for, or one with `+` or `?`.
+
+    `default` is None if it may be cut into words.
+    """
+    value, is_given = variables.read(name, quoted=quoted), variables.is_given(name)
+    if operator == "?" or (operator == "-" and (is_given or default == "")):
+        return value
+    if operator == "+" and is_given is False:
+        return ""
+    if default is None:
+        return MANY
+    if is_given is None:
+        is_plain = operator == "-" and value == ANY and default[0] != "-" and is_static(default)
+        return ANY if is_plain else MANY
+    return default

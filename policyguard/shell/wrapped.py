@@ -24,7 +24,8 @@ from policyguard.shell.option_texts import hides_command
 from policyguard.shell.options import WrapperOptions
 from policyguard.shell.outputs import Outputs, find_names_of
 from policyguard.shell.placeholders import find_unknown_end, put_in, write_marks
-from policyguard.shell.variables import MOVERS, READERS, Variables
+from policyguard.shell.positional import MOVERS
+from policyguard.shell.variables import READERS, Variables
 from policyguard.shell.words import is_static
 from policyguard.shell.written_files import PROCESS_FILE, WrittenFiles
 
@@ -90,7 +91,10 @@ class Wrapped:
         index = reading.add(command)
         if given.text is not None:
             self.outputs.inputs[index] = given.text
+        positional = reading.variables.positional
         indices = [index, *self._add_run(index, given, is_known=is_known)]
+        if reading.variables.positional is not positional and not self._moves_own(command):
+            reading.variables.positional = None
         functions = reading.functions
         if functions:
             if path in functions and not functions.is_own_program(path, around):
@@ -121,7 +125,7 @@ class Wrapped:
             reading.opaque["program is not known"] = None
             return []
         if program in MOVERS:
-            reading.variables.positional = None
+            reading.variables.move_positional(program, arguments)
         if program in READERS or (program == "printf" and "-v" in arguments):
             reading.variables.forget(word for word in arguments if word.isidentifier())
         known = self._programs.find(program)
@@ -150,6 +154,16 @@ class Wrapped:
             for found in reading.reader.option_texts.guess(arguments):
                 self._run_visible(found, guessed=True, around=(*command.wrappers, program))
         return []
+
+    def _moves_own(self, command: SimpleCommand) -> bool:
+        """Whether the shell that reads the text runs a command of `MOVERS`, for certain."""
+        reading = self.reading
+        return (
+            command.path in MOVERS
+            and not (command.wrappers or command.redirects)
+            and command.path not in reading.functions
+            and not any(one.program == "enable" for one in reading.commands)
+        )
 
     def assign(self, name: str, value: str) -> None:
         """Add what a variable makes a program run, such as PAGER."""
@@ -293,6 +307,8 @@ class Wrapped:
     def _run_alias(self, name: str, arguments: list[str], given: Input) -> list[int]:
         """Run what an alias stands for; in it, its own name is that of a program."""
         text = self._aliases.pop(name)
+        if name in MOVERS:  # the alias, or the program where a shell has no aliases
+            self.reading.variables.positional = None
         words = [quote(word) if is_static(word) else word for word in arguments]
         indices = self.run_text(" ".join([text, *words]), given)
         self._aliases[name] = text

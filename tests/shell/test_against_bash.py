@@ -218,6 +218,45 @@ def _nested(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 SCRIPTS = st.recursive(COMMANDS, _nested, max_leaves=4)
 
 
+CHANGES = (
+    *("shift", "shift 2", "shift $n", "set -u", "set -- a zap -r", "set -- zap -r", "set a b"),
+    *("p=zap", "p=true", "p=", "o=-r", "o=x", "n=1", "unset p", "export o=-r", "p+=zap", "o+=r"),
+    *("eval shift", "eval 'p=true'", "declare p=true", 'read -r p <<< "zap"', "return", "break"),
+)
+PLACES = (
+    *("{0}", "true && {0}", "false && {0}", "true || {0}", "false || {0}", "( {0} )", "{0} & wait"),
+    *("if true; then {0}; fi", "if false; then {0}; fi", "if false; then :; else {0}; fi"),
+    *("if {0}; then :; fi", "case $1 in a) {0};; *) {1};; esac", "{0} | cat", "true | {0}"),
+    *("{{ {0}; }}", "{{ {0}; }} < gone", "x=$({0})", "cat <({0})", "echo > >({0})", "{0} > o"),
+    *("for i in 1 2; do {1}; {0}; done", "for w; do {0}; {1}; done", "k() {{ {0}; }}", "env {0}"),
+    *("while ((k++ < 2)); do {1}; {0}; done", "until ((k++ > 1)); do {1}; {0}; done"),
+    *("for ((; i++ < 2; )); do {1}; {0}; done", "k() {{ {0}; }}; k a zap -r", "{0}; {1}"),
+)
+USES = (
+    *("$p zap -r", "$p -r", "zap $o", '"$@"', "$*", '"$1" -r', '"${2:-true}" -r', '"${@:2}"'),
+    *("${1-zap} -r", "${3:+zap -r}", "${p:-zap} -r", '"${p:-zap}" "${o:--r}"', '$2 "$3"', "g -r"),
+    *(
+        'for w; do zap "$w"; done',
+        'zap "${@: -1}"',
+        "zap ${1#a}",
+        'for w in "$@"; do "$w" -r; done',
+    ),
+)
+
+
+@st.composite
+def flows(draw: st.DrawFn) -> str:
+    """Draw a script that changes variables, or `$1` and so on, in a part that may not run."""
+    script = draw(st.sampled_from(CHANGES))
+    for _ in range(draw(st.integers(1, 3))):
+        script = draw(st.sampled_from(PLACES)).format(script, draw(st.sampled_from(USES)))
+    script += f"\n{draw(st.sampled_from(USES))}"
+    given = draw(st.sampled_from(["zap -r", "true zap -r", "a b zap -r", "", "zap -r true"]))
+    if draw(st.booleans()):
+        return f'g() {{ $p "$@"; }}; set -- {given}; {script}'
+    return f'g() {{ $p "$@"; }}; f() {{ {script}\n}}; f {given}'
+
+
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Return a folder whose `bin` is all the PATH that scripts have; `zap` logs its arguments."""
@@ -263,6 +302,15 @@ def patterns() -> Patterns:
 @settings(max_examples=examples(150))
 @given(script=SCRIPTS)
 def test_what_bash_runs_is_seen(sandbox: Path, patterns: Patterns, script: str) -> None:
+    if patterns.find(script) is None:
+        assert not _runs_pattern(sandbox, script)
+
+
+@settings(max_examples=examples(300))
+@given(script=flows())
+def test_what_bash_runs_with_changed_variables_is_seen(
+    sandbox: Path, patterns: Patterns, script: str
+) -> None:
     if patterns.find(script) is None:
         assert not _runs_pattern(sandbox, script)
 

@@ -11,7 +11,7 @@ from policyguard.shell.kept_answers import keep_answers
 from policyguard.shell.lookup import Lookup
 from policyguard.shell.option_texts import OptionTexts
 from policyguard.shell.plain import PlainCommand, split_plain
-from policyguard.shell.variables import ASSIGNING
+from policyguard.shell.script.variables import ASSIGNING
 from policyguard.shell.words import is_static
 
 
@@ -97,7 +97,7 @@ class ShellReader:
         )
 
     def _read(self, text: str) -> CommandLine:
-        from policyguard.shell.statements import Statements
+        from policyguard.shell.script.statements import Statements
 
         statements = Statements(self)
         statements.read_text(text)

@@ -13,8 +13,8 @@ from policyguard.shell.command_line import ANY, GLOB, MANY, NAME, CommandLine, S
 from policyguard.shell.files import drop_script, find_read, find_written
 from policyguard.shell.folders import find_folders, join_folder
 from policyguard.shell.options import WrapperOptions
-from policyguard.shell.outputs import find_names_of
 from policyguard.shell.reader import ShellReader
+from policyguard.shell.script.outputs import find_names_of
 from policyguard.shell.words import is_static
 
 _ATTACHED = re.compile(r"-[A-Za-z](?=[./~])")

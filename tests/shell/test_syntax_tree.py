@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from policyguard.shell.rewriting import lift
-from policyguard.shell.syntax_tree import parse
+from policyguard.shell.script.rewriting import lift
+from policyguard.shell.script.syntax_tree import parse
 
 
 def _parse(text: str) -> str:

@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from policyguard.shell.command_line import ANY, MANY
-from policyguard.shell.inputs import NOTHING
+from policyguard.shell.script.inputs import NOTHING
+from policyguard.shell.script.written_files import PROCESS_FILE
 from policyguard.shell.words import (
     BREAK,
     is_static,
@@ -15,12 +16,11 @@ from policyguard.shell.words import (
     read_double_quoted,
     read_unquoted,
 )
-from policyguard.shell.written_files import PROCESS_FILE
 
 if TYPE_CHECKING:
-    from policyguard.shell.statements import Statements
-    from policyguard.shell.syntax_tree import Node
-    from policyguard.shell.variables import Variables
+    from policyguard.shell.script.statements import Statements
+    from policyguard.shell.script.syntax_tree import Node
+    from policyguard.shell.script.variables import Variables
 
 _PLAIN = frozenset(("string_content", "word", "number"))
 _NAME = re.compile(r"\$\{?([A-Za-z_]\w*|[0-9]+|[@*#?$!-])\}?")

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from policyguard.shell.command_line import MANY, MARKS, SimpleCommand
-from policyguard.shell.inputs import Input, Tail
 from policyguard.shell.plain import RESERVED
-from policyguard.shell.rewriting import HereDocument
+from policyguard.shell.script.inputs import Input, Tail
+from policyguard.shell.script.rewriting import HereDocument
 from policyguard.shell.words import is_static
 
 if TYPE_CHECKING:
-    from policyguard.shell.statements import Statements
-    from policyguard.shell.syntax_tree import Node
+    from policyguard.shell.script.statements import Statements
+    from policyguard.shell.script.syntax_tree import Node
 
 
 class _Body(msgspec.Struct, frozen=True, gc=False):

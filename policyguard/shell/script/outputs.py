@@ -11,7 +11,7 @@ from policyguard.model.shell import Wrapper
 from policyguard.shell.command_line import GLOB, NAME, SimpleCommand
 
 if TYPE_CHECKING:
-    from policyguard.shell.statements import Statements
+    from policyguard.shell.script.statements import Statements
 
 _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
 _ECHO_ESCAPE = re.compile(r"\\[abcefnrtv0\\]")  # which some shells read without `-e`

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS
-from policyguard.shell.positional import MOVERS, Positional, choose, move
+from policyguard.shell.script.positional import MOVERS, Positional, choose, move
 from policyguard.shell.words import BREAK, protect
 
 _ASSIGNED = lazy_pattern(

@@ -7,17 +7,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from policyguard.shell.command_line import MANY, NAME, CommandLine, SimpleCommand
-from policyguard.shell.functions import Functions
-from policyguard.shell.inputs import NO_TAIL, NOTHING, Input, Tail
 from policyguard.shell.plain import PlainCommand, has_control_characters
-from policyguard.shell.redirections import Redirections
-from policyguard.shell.rewriting import HereDocument, lift
-from policyguard.shell.syntax_tree import EXPRESSIONS, Node, parse
-from policyguard.shell.variables import Variables
-from policyguard.shell.word_reader import read_raw
+from policyguard.shell.script.assignments import assign, run_declaration
+from policyguard.shell.script.functions import Functions
+from policyguard.shell.script.inputs import NO_TAIL, NOTHING, Input, Tail
+from policyguard.shell.script.redirections import Redirections
+from policyguard.shell.script.rewriting import HereDocument, lift
+from policyguard.shell.script.syntax_tree import EXPRESSIONS, Node, parse
+from policyguard.shell.script.variables import Variables
+from policyguard.shell.script.word_reader import read_raw
+from policyguard.shell.script.wrapped import Wrapped
+from policyguard.shell.script.written_files import PROCESS_FILE
 from policyguard.shell.words import finish, split_simple
-from policyguard.shell.wrapped import Wrapped
-from policyguard.shell.written_files import PROCESS_FILE
 
 if TYPE_CHECKING:
     from policyguard.shell.reader import ShellReader
@@ -54,8 +55,8 @@ class Statements:
         self._statements = 0
         self._unread_chars = self.bounds.chars * self.bounds.depth
         self.functions = Functions(self)
-        self._wrapped = Wrapped(self)
-        self.redirections = Redirections(self, self._wrapped.files)
+        self.wrapped = Wrapped(self)
+        self.redirections = Redirections(self, self.wrapped.files)
 
     def finish(self) -> CommandLine:
         """Return the result of the reading."""
@@ -110,12 +111,12 @@ class Statements:
             if len(command.words) > self.bounds.words:
                 raise TooMuchError("too many words")
             if command.is_piped:
-                output = self._wrapped.outputs.static_output(last)
+                output = self.wrapped.outputs.static_output(last)
                 read = Input(tuple(dict.fromkeys(last)), output)
             else:
                 indices += last
                 read = given
-            last = self._wrapped.add(command.words, read, command.redirects, (), ())
+            last = self.wrapped.add(command.words, read, command.redirects, (), ())
         return indices + last
 
     def add_unknown(self, reason: str, sources: Sequence[int] = ()) -> list[int]:
@@ -186,9 +187,9 @@ class Statements:
         if kind == "for_statement":
             return self._run_for(node, given, tail)
         if kind in _DECLARATIONS:
-            return self._run_declaration(node, tail)
+            return run_declaration(self, node, tail)
         if kind == "variable_assignment":
-            names = self._assign(node)
+            names = assign(self, node)
             return [self.add(SimpleCommand("", "", (), tail.redirects, names))]
         if kind in ("comment", "heredoc_body"):
             return []
@@ -265,7 +266,7 @@ class Statements:
                 # The grammar reads `a && b 2>&1 | c` as `(a && b) 2>&1 | c`.
                 indices = [index for index in indices if index >= before][-1:]
             given = Input(
-                tuple(dict.fromkeys(indices)), self._wrapped.outputs.static_output(indices)
+                tuple(dict.fromkeys(indices)), self.wrapped.outputs.static_output(indices)
             )
         return indices
 
@@ -316,34 +317,12 @@ class Statements:
                 indices += self._run_again_and_again([child], given, tail)
         return indices
 
-    def _run_declaration(self, node: Node, tail: Tail) -> list[int]:
-        names: tuple[str, ...] = ()
-        words = [self.text(node.children[0])]
-        for child in node.named_children:
-            if child.type == "variable_assignment":
-                names += self._assign(child)
-            else:
-                for word in self.read_words(child):
-                    words.append(word)
-                    name, equals, value = word.partition("=")  # `export "name=value"`
-                    if equals and name.isidentifier():
-                        self.variables.assign(name, value)
-                        self._wrapped.assign(name, value)
-                        names += (name,)
-        name = words[0]
-        if name == "unset":
-            self.variables.forget(words[1:])
-        elif any(word[:1] == "-" and "n" in word for word in words):  # a name for another variable
-            self.variables.forget([self.variables.read(name, quoted=True) for name in names])
-            self.variables.forget(names)
-        return [self.add(SimpleCommand(name, name, tuple(words[1:]), tail.redirects, names))]
-
     def _run_command(self, node: Node, given: Input, tail: Tail) -> list[int]:
         simple = split_simple(self.text(node))
         if simple is not None:
             if len(simple) > self.bounds.words:
                 raise TooMuchError("too many words")
-            return self._wrapped.add([*simple, *tail.words], given, tail.redirects, (), ())
+            return self.wrapped.add([*simple, *tail.words], given, tail.redirects, (), ())
         words: list[str] = []
         names: tuple[str, ...] = ()
         outputs: list[Node] = []
@@ -353,7 +332,7 @@ class Statements:
         for child in node.named_children:
             kind = child.type
             if kind == "variable_assignment":
-                names += self._assign(child)
+                names += assign(self, child)
             elif kind in _REDIRECTS:
                 more, read, to_process = self.redirections.read(child)
                 tail = tail.join(more)
@@ -373,33 +352,15 @@ class Statements:
             raise TooMuchError("too many words")
         made = tuple(range(first, len(self.commands)))
         given = Input(sources, given.text, made)
-        indices = self._wrapped.add(words, given, tail.redirects, names, ())
+        indices = self.wrapped.add(words, given, tail.redirects, names, ())
         self._feed(outputs, indices)
         return indices
 
     def _feed(self, outputs: Sequence[Node], indices: list[int]) -> None:
         """Run the commands of `>(…)`, which read what those of `indices` write."""
         for output in outputs:
-            given = Input(tuple(indices), self._wrapped.outputs.static_output(indices))
+            given = Input(tuple(indices), self.wrapped.outputs.static_output(indices))
             self.run_apart(output.named_children, given)
-
-    def _assign(self, node: Node) -> tuple[str, ...]:
-        children = node.children
-        name = self.text(children[0]).partition("[")[0]
-        for child in children[0].named_children:  # `name[$(…)]=value`
-            read_raw(self, child, quoted=True)
-        if len(children) < 3:
-            self.variables.assign(name, "")
-        elif children[2].type == "array" or children[0].type == "subscript":
-            for child in children[2].named_children:
-                read_raw(self, child, quoted=True)
-            self.variables.assign(name, MANY)
-        else:
-            value = read_raw(self, children[2], quoted=False)
-            value = "".join(finish(value.replace("{", "\ue000"), self.bounds.words))
-            self.variables.assign(name, value, append=children[1].type == "+=")
-            self._wrapped.assign(name, value)
-        return (name,)
 
     def text(self, node: Node) -> str:
         """Return the source of `node`."""
@@ -410,10 +371,10 @@ class Statements:
         self.enter()
         indices = self.run_apart(node.named_children, NOTHING)
         self.leave()
-        known = self._wrapped.outputs.static_output(indices)
+        known = self.wrapped.outputs.static_output(indices)
         if known is not None and len(indices) == 1:
             return known.rstrip("\n")
-        return NAME if self._wrapped.outputs.prints_names(indices) else MANY
+        return NAME if self.wrapped.outputs.prints_names(indices) else MANY
 
 
 def _ends_in_list(node: Node) -> bool:

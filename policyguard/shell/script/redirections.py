@@ -6,15 +6,15 @@ import re
 from typing import TYPE_CHECKING
 
 from policyguard.shell.command_line import GLOB, MANY, Redirect
-from policyguard.shell.inputs import NO_TAIL, NOTHING, Input, Tail
-from policyguard.shell.rewriting import MARK, lift
-from policyguard.shell.syntax_tree import Node, parse
-from policyguard.shell.word_reader import read_raw
+from policyguard.shell.script.inputs import NO_TAIL, NOTHING, Input, Tail
+from policyguard.shell.script.rewriting import MARK, lift
+from policyguard.shell.script.syntax_tree import Node, parse
+from policyguard.shell.script.word_reader import read_raw
+from policyguard.shell.script.written_files import WrittenFiles
 from policyguard.shell.words import finish
-from policyguard.shell.written_files import WrittenFiles
 
 if TYPE_CHECKING:
-    from policyguard.shell.statements import Statements
+    from policyguard.shell.script.statements import Statements
 
 _SIMPLE_REDIRECT = re.compile(
     r"[012]?>&[012]|[012&]?>>?[ \t]*([\w./-]*[A-Za-z./_][\w./-]*)", re.ASCII

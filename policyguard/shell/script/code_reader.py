@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from policyguard.model.shell import CodeRunner
-from policyguard.shell.code_texts import find_commands, find_names
 from policyguard.shell.command_line import MANY, MARKS, Redirect, SimpleCommand, run_by
-from policyguard.shell.inputs import Input
 from policyguard.shell.options import read_code_options
+from policyguard.shell.script.code_texts import find_commands, find_names
+from policyguard.shell.script.inputs import Input
 from policyguard.shell.words import is_static
 
 if TYPE_CHECKING:
-    from policyguard.shell.wrapped import Wrapped
+    from policyguard.shell.script.wrapped import Wrapped
 
 _NO_FILE = ("-", "/dev/stdin")
 

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from policyguard.model.shell import Program, Wrapper
-from policyguard.shell.code_reader import CodeReader
 from policyguard.shell.command_line import (
-    MANY,
     MARKS,
     NAME,
     Redirect,
@@ -19,18 +17,20 @@ from policyguard.shell.command_line import (
     blur,
     is_written_out,
 )
-from policyguard.shell.inputs import Input
 from policyguard.shell.option_texts import hides_command
 from policyguard.shell.options import WrapperOptions
-from policyguard.shell.outputs import Outputs, find_names_of
-from policyguard.shell.placeholders import find_unknown_end, put_in, write_marks
-from policyguard.shell.positional import MOVERS
-from policyguard.shell.variables import READERS, Variables
+from policyguard.shell.script.appended_input import add_input
+from policyguard.shell.script.code_reader import CodeReader
+from policyguard.shell.script.inputs import Input
+from policyguard.shell.script.outputs import Outputs, find_names_of
+from policyguard.shell.script.placeholders import find_unknown_end, put_in, write_marks
+from policyguard.shell.script.positional import MOVERS
+from policyguard.shell.script.variables import READERS, Variables
+from policyguard.shell.script.written_files import PROCESS_FILE, WrittenFiles
 from policyguard.shell.words import is_static
-from policyguard.shell.written_files import PROCESS_FILE, WrittenFiles
 
 if TYPE_CHECKING:
-    from policyguard.shell.statements import Statements
+    from policyguard.shell.script.statements import Statements
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
 _INPUT_FILES = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/", "-")
@@ -270,16 +270,16 @@ class Wrapped:
         if not rest:
             return self._run_script([], options, index, given) if wrapper.starts_shell else []
         if wrapper.joins:
-            made = self._add_input(rest, given, options) if wrapper.appends else [rest]
+            made = add_input(self, rest, given, options) if wrapper.appends else [rest]
             return [each for words in made for each in self.run_text(" ".join(words), given)]
         assigned = (*command.variables, *names)
         if options.folder:
             self.reading.add(SimpleCommand("cd", "cd", (options.folder,), wrappers=around))
         has_input = wrapper.appends or options.placeholder
-        made = self._add_input(rest, given, options) if has_input else [rest]
+        made = add_input(self, rest, given, options) if has_input else [rest]
         if options.other_command:
             options.placeholder = "{}"
-            made += self._add_input(options.other_command, given, options)
+            made += add_input(self, options.other_command, given, options)
         return [
             each
             for words in made
@@ -341,24 +341,6 @@ class Wrapped:
                 indices += self.add(rest, given, command.redirects, (), around)
             position = end
         return indices
-
-    def _add_input(self, rest: list[str], given: Input, options: WrapperOptions) -> list[list[str]]:
-        """Return the commands that xargs makes of its own and what it reads."""
-        known, placeholder = given.text, options.placeholder
-        if known is None or MANY in known:
-            new = self.outputs.printed_names(given.sources) or [MANY]
-            if not placeholder:
-                return [rest + new]
-            return [[name for word in rest for name in put_in(word, placeholder, new)]]
-        if placeholder:
-            lines = [line.lstrip() for line in known.splitlines() if line.strip()]
-            if len(lines) > self.reading.bounds.loop_values:
-                lines = [MANY]
-            return [[word.replace(placeholder, line) for word in rest] for line in lines]
-        words = known.split()
-        if options.keeps_spaces and len(words) > 1:
-            return [rest + words, [*rest, known.strip("\0\n")]]
-        return [rest + words]
 
     def run_text(self, text: str, given: Input) -> list[int]:
         """Read a command text, in which parts may be unknown."""

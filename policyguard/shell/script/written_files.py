@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, read_arguments
 from policyguard.shell.files import find_written, normalize
-from policyguard.shell.inputs import Input
+from policyguard.shell.script.inputs import Input
 
 if TYPE_CHECKING:
-    from policyguard.shell.outputs import Outputs
-    from policyguard.shell.statements import Statements
+    from policyguard.shell.script.outputs import Outputs
+    from policyguard.shell.script.statements import Statements
 
 PROCESS_FILE = "/dev/fd/63"
 """The name of a file that `<(…)` becomes."""

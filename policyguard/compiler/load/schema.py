@@ -34,12 +34,32 @@ def validator() -> Schema:
     return Schema(document())
 
 
+_resolved: dict[tuple[int, object], Subschema] = {}
+"""What applies to a value, by the id() of a part of the schema and the value's class.
+
+For the class None it is what `resolve_ref` returns.
+"""
+
+
 def resolve_for(schema: Subschema, value: object) -> Subschema:
     """Return the part of `schema` that applies to `value`, with references and branches resolved.
 
     The values in a mapping or list do not matter. If several parts define a keyword, the outermost
-    wins.
+    wins. The caller must not change the result.
     """
+    kind: object = value.__class__
+    if isinstance(value, float):
+        kind = kind, value == value // 1
+    key = id(schema), kind
+    found = _resolved.get(key)
+    if found is None:
+        found = _resolve(schema, value)
+        if _parts().get(key[0]):
+            _resolved[key] = found
+    return found
+
+
+def _resolve(schema: Subschema, value: object) -> Subschema:
     merged: Subschema = {}
     for part in _applicable_schemas(schema, value):
         for keyword, rule in part.items():
@@ -61,10 +81,21 @@ def child_schema(shape: Subschema, key: str | int) -> Subschema:
 
 
 def resolve_ref(schema: Subschema) -> Subschema:
-    """Return `schema` merged over its referenced definition."""
+    """Return `schema` merged over its referenced definition; the caller must not change it."""
     if "$ref" not in schema:
         return schema
-    return {**resolve_ref(_get_definition(schema["$ref"])), **schema}
+    found = _resolved.get((id(schema), None))
+    if found is None:
+        found = _merge_ref(schema)
+        if id(schema) in _parts():
+            _resolved[id(schema), None] = found
+    return found
+
+
+def _merge_ref(schema: Subschema) -> Subschema:
+    if "$ref" not in schema:
+        return schema
+    return {**_merge_ref(_get_definition(schema["$ref"])), **schema}
 
 
 def find_sections_with(key: str, shape: Subschema) -> list[str]:
@@ -131,6 +162,36 @@ def _accepts(branch: Subschema, value: object) -> bool:
         return True
     whole = isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
     return whole and "integer" in kinds
+
+
+@cache
+def _parts() -> dict[int, bool]:
+    """Return whether only the type of a value matters, by the id() of each part of the schema."""
+    by_type: dict[int, bool] = {}
+    nodes: list[object] = [document()]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, dict):
+            nodes += node.values()
+            by_type[id(node)] = not _reads_content(node, set())
+        elif isinstance(node, list):
+            nodes += node
+    return by_type
+
+
+def _reads_content(schema: Subschema, seen: set[str]) -> bool:
+    """Return whether a value's content or keys may decide which parts of `schema` apply."""
+    if "if" in schema:
+        return True
+    reference = schema.get("$ref", "")
+    if reference and reference not in seen:
+        seen.add(reference)
+        if _reads_content(_get_definition(reference), seen):
+            return True
+    return any(
+        not {"const", "enum"}.isdisjoint(_merge_ref(branch)) or _reads_content(branch, seen)
+        for branch in schema.get("anyOf", ())
+    )
 
 
 def json_type(value: object) -> str:

@@ -9,6 +9,10 @@ from policyguard.shell.globs import Glob
 
 _OPERATORS = frozenset(("&&", "||", ";", "&"))
 _QUOTES = "'\""
+_ANY_ARGUMENTS = ":*"
+"""How the permissions of Claude Code end, where any arguments may follow."""
+_WITHOUT_COLONS = frozenset(("git", "gh", "docker", "kubectl", "cargo", "pip", "go", "terraform"))
+"""Programs of which no subcommand has a colon, as scripts of npm and tasks of others may."""
 
 
 class PatternError(ValueError):
@@ -106,6 +110,14 @@ def _read_stage(text: str, parts: list[str]) -> Stage:
         first = "*"
     else:
         parts = parts[1:]
+    if "(" in first:
+        inner = text.partition("(")[2].rstrip(")").removesuffix(_ANY_ARGUMENTS)
+        _fail(text, f"`{first}` is no program", f"write the command: `{inner or 'git push'}`")
+    for part in parts[:1] if first in _WITHOUT_COLONS else (first,):
+        if part.endswith(_ANY_ARGUMENTS):
+            whole = f"{first} {part}" if part != first else first
+            help_ = f"write `{whole.removesuffix(_ANY_ARGUMENTS)}`, which covers any arguments"
+            _fail(text, f"`{part}` is no command", help_)
     if "/" in first:
         name = first.rpartition("/")[2]
         _fail(text, f"`{first}` is a path", f"write `{name}`, which matches it in any folder")

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from policyguard.cel.check.operator_types import (
+    find_quoted_number,
     infer_arithmetic_type,
     is_ordered,
     suggest_literal,
@@ -37,6 +38,7 @@ from policyguard.cel.types.types import (
     TYPE,
     EnumType,
     ListType,
+    LowerCaseType,
     MapType,
     RecordType,
     Type,
@@ -288,6 +290,10 @@ class _Checker:
             case "<" | "<=" | ">" | ">=":
                 if not is_ordered(left, right):
                     self.report_no_operator(node, left, right)
+                elif (number := find_quoted_number(node, left, right)) is not None:
+                    message = f"`'{number}'` is text, and comparing it with a number is an error"
+                    help_ = f"write the number without quotes: `{number}`, and `int(…)` around text"
+                    self.problems.report("bad-argument", message, node.span, help_, "warning")
                 return BOOL
         result = infer_arithmetic_type(node.operator, left, right)
         if result is None:
@@ -305,7 +311,13 @@ class _Checker:
     def check_member(self, vocabulary: Type, node: Expr) -> None:
         """Report a literal that is not in the vocabulary it is compared with."""
         name = _constant_value(node)
-        if not isinstance(vocabulary, EnumType) or not isinstance(name, str):
+        if not isinstance(name, str):
+            return
+        if isinstance(vocabulary, LowerCaseType) and name != name.lower():
+            message = f"{vocabulary.names} have no capital letters here, so this is never `{name}`"
+            lower = f"write `{name.lower()}`"
+            self.problems.report("never-equal", message, node.span, lower, "warning")
+        if not isinstance(vocabulary, EnumType):
             return
         if name not in vocabulary.members:
             message = f"unknown {vocabulary.vocabulary} `{name}`"

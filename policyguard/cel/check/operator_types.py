@@ -64,6 +64,15 @@ def _is_dynamic(left: Type, right: Type, possible: Iterable[str]) -> bool:
     return DYN in (left, right) and left.kind in kinds and right.kind in kinds
 
 
+def find_quoted_number(node: Binary, left: Type, right: Type) -> str | None:
+    """Return the text of a number in quotes beside a value of unknown type; else None."""
+    for kind, operand in ((left, node.right), (right, node.left)):
+        text = operand.value if isinstance(operand, Constant) else None
+        if kind == DYN and isinstance(text, str) and _NUMBER.fullmatch(text):
+            return text
+    return None
+
+
 def suggest_membership(left: Type, right: Type) -> str | None:
     """Return help if a list is compared with what may be one of its items; else None."""
     for one, item in ((left, right), (right, left)):

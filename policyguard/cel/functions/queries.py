@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from policyguard.cel.errors import OperationError
-from policyguard.cel.types.types import BOOL, STRING, Type, enum_of, list_of, record
+from policyguard.cel.types.types import BOOL, Type, enum_of, list_of, lower_case_of, record
 from policyguard.cel.types.values import no_such_overload
 from policyguard.model.diagnostic import did_you_mean
 from policyguard.sql.errors import SqlError
@@ -17,10 +17,10 @@ STATEMENTS: Final[Type] = list_of(
     record(
         {
             "verb": enum_of("SQL verb", VERBS, "warning"),
-            "tables": list_of(STRING),
+            "tables": list_of(lower_case_of("names of tables")),
             "where": BOOL,
             "limited": BOOL,
-            "calls": list_of(STRING),
+            "calls": list_of(lower_case_of("names of functions")),
         },
         name="statement",
     )

@@ -22,6 +22,7 @@ from policyguard.cel.types.types import (
     TYPE,
     UINT,
     list_of,
+    lower_case_of,
     map_of,
 )
 from policyguard.cel.types.values import no_such_overload, type_of
@@ -113,8 +114,8 @@ _DEFINITIONS: Final = (
     Function("substring", STRING, (INT, INT), STRING, strings.substring),
     Function("trim", STRING, (), STRING, strings.trim),
     Function("upperAscii", STRING, (), STRING, strings.upper_ascii),
-    Function("email_domain", STRING, (), STRING, urls.email_domain),
-    Function("host", STRING, (), STRING, urls.url_host),
+    Function("email_domain", STRING, (), lower_case_of("domains"), urls.email_domain),
+    Function("host", STRING, (), lower_case_of("hosts"), urls.url_host),
     Function(
         "host_in",
         STRING,

@@ -64,6 +64,15 @@ class RecordType(Type, frozen=True):
         return self.name or "record"
 
 
+class LowerCaseType(Type, frozen=True):
+    """A string without capital letters, such as the name of a table: `names` says of what."""
+
+    names: str
+
+    def __str__(self) -> str:
+        return "string"
+
+
 class EnumType(Type, frozen=True):
     """A string from a vocabulary, such as the classes that a policy defines.
 
@@ -132,6 +141,11 @@ def record(
     for those in `unverified`.
     """
     return RecordType("map", name, MappingProxyType(dict(fields)), optional, unverified)
+
+
+def lower_case_of(names: str) -> LowerCaseType:
+    """Return the type of a string without capital letters; `names` says what it holds."""
+    return LowerCaseType("string", names)
 
 
 def enum_of(

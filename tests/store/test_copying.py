@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -413,8 +414,15 @@ def test_any_host_goes_on_with_what_began_in_a_file(
     assert _run("journal", "verify", "--store", target)[0] == 0
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DELETE FROM lines",
+        f"UPDATE lines SET content = '\\x{zlib.compress(bytes(99_999)).hex()}'",  # cut at its size
+    ],
+)
 def test_a_session_whose_journal_another_host_has_is_named(
-    tmp_path: Path, policy: str, postgres: Server
+    tmp_path: Path, policy: str, postgres: Server, change: str
 ) -> None:
     import psycopg
 
@@ -427,7 +435,7 @@ def test_a_session_whose_journal_another_host_has_is_named(
     (file,) = folder.glob("one-*.jsonl")
     file.unlink()
     with psycopg.connect(source, autocommit=True) as connection:
-        connection.execute("DELETE FROM lines")
+        connection.execute(change)
     code, output = _run("store", "copy", source, tmp_path / "store.db")
     assert code == 0, output
     assert "1 session has no journal here: copy those of other hosts" in output

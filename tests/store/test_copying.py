@@ -118,6 +118,19 @@ def _goes_on(policy: str, store: str) -> None:
     opened.close()
 
 
+def test_each_snapshot_is_of_one_moment(other: str) -> None:
+    reader, writer = (open_named_store(other, caps=None) for _ in range(2))
+    transfer = open_transfer(reader)
+    for number in range(2):
+        with transfer.snapshot():
+            before = reader.evidence.list()
+            writer.evidence.put("scope", f"key {number}", b"\x90")
+            assert reader.evidence.list() == before
+    assert len(reader.evidence.list()) == 2
+    for store in (reader, writer):
+        store.close()
+
+
 def test_all_goes_on_in_a_copy(tmp_path: Path, policy: str, other: str) -> None:
     store = str(tmp_path / "store.db")
     _fill(policy, store)
@@ -418,7 +431,7 @@ def test_any_host_goes_on_with_what_began_in_a_file(
     "change",
     [
         "DELETE FROM lines",
-        f"UPDATE lines SET content = '\\x{zlib.compress(bytes(99_999)).hex()}'",  # cut at its size
+        f"UPDATE lines SET content = '\\x{zlib.compress(bytes(99_999)).hex()}'",  # noqa: S608 - our bytes, more than it reads
     ],
 )
 def test_a_session_whose_journal_another_host_has_is_named(

@@ -52,10 +52,10 @@ def take_over(path: Path, anchor: Anchor, anchors: SharedAnchorStore) -> Iterato
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | O_CLOEXEC | O_NOFOLLOW
         with os.fdopen(os.open(part, flags, FILE_MODE), "wb") as file:
             try:
-                size = _copy(anchors.lines(anchor.session), file, anchor.size)
+                _copy(anchors.lines(anchor.session), file, anchor.size)
                 file.flush()
                 os.fsync(file.fileno())
-                if size < anchor.size or lacks_lines(part, anchor):
+                if lacks_lines(part, anchor):
                     raise MissingLinesError(path, anchor.count)
             except BaseException:
                 part.unlink()
@@ -97,13 +97,11 @@ def read_lines(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
             return
 
 
-def _copy(pieces: Iterable[bytes], file: BinaryIO, size: int) -> int:
-    copied = 0
+def _copy(pieces: Iterable[bytes], file: BinaryIO, size: int) -> None:
     for piece in pieces:
-        copied += file.write(piece[: size - copied])
-        if copied >= size:
-            break
-    return copied
+        size -= file.write(piece[:size])
+        if not size:
+            return
 
 
 def count_common(lines: Iterable[bytes], other: Iterable[bytes]) -> int:

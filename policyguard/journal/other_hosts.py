@@ -84,7 +84,7 @@ class OtherHosts:
         if where and self._is_one and self._shared is not None:
             yield where, read_lines(self._shared.lines(last.session), sys.maxsize)
         for other in self._files.get(file.name, ()):
-            if other != file and not lacks_lines(other, last):
+            if not lacks_lines(other, last):
                 with other.open("rb") as lines:
                     yield str(other), lines
 

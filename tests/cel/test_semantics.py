@@ -86,11 +86,12 @@ class TestEquality:
         assert evaluate("[x] == [y]", x=x, y=y) is False
 
     @pytest.mark.parametrize(
-        "value", [True, 1, 1.0, Uint(1), "1", None, [1], {"a": 1}, Duration(1)]
+        "value", [True, 1, 1.0, Uint(1), "1", None, [1], {"a": 1}, Duration(1), 2**53 + 1]
     )
     def test_literals_in_place(self, value: Any) -> None:
         """Comparisons with literals are inlined: each must agree with the general one."""
         literals = {"true": True, "1": 1, "1.0": 1.0, "1u": Uint(1), "'1'": "1", "null": None}
+        literals["9007199254740992.0"] = 2.0**53
         for source, other in literals.items():
             expected = evaluate("x == y", x=value, y=other)
             assert evaluate(f"x == {source}", x=value) is expected
@@ -112,6 +113,14 @@ class TestOrder:
     def test_literals_are_not_compared_with_other_kinds(self, operator: str, value: Any) -> None:
         assert error(f"0 {operator} x", x=value) == error(f"x {operator} 0", x=value)
         assert error(f"size('a') {operator} x", x=value) == error(f"0 {operator} x", x=value)
+
+    @pytest.mark.parametrize("operator", ["<", "<=", ">", ">="])
+    def test_a_typed_integer_is_compared_with_a_double_as_an_untyped_one(
+        self, operator: str
+    ) -> None:
+        typed = cel.compile(f"x {operator} 9007199254740992.0", {"x": "int"})
+        expected = evaluate(f"x {operator} y", x=2**53 + 1, y=2.0**53)
+        assert typed.raw(x=2**53 + 1) is expected
 
 
 class TestTimes:

@@ -107,6 +107,11 @@ def test_any_field_of_any_line_that_was_edited(setup: JournalSetup) -> None:
         pytest.param(lambda ls: ls[:3], [("cut-tail", 3)], id="most lines cut"),
         pytest.param(lambda ls: [], [("cut-tail", None)], id="all lines cut"),
         pytest.param(lambda ls: [ls[0], ls[0], *ls[1:]], [("inserted", 2)], id="a line twice"),
+        pytest.param(
+            lambda ls: [ls[0], ls[0], *ls[1:5], b"no event\n", *ls[6:]],
+            [("inserted", 2), ("edited", 7)],
+            id="a line twice and a later one overwritten",
+        ),
         pytest.param(lambda ls: [*ls, ls[4]], [("inserted", 11)], id="an old line at the end"),
         pytest.param(
             lambda ls: [*ls[:4], b'{"event":"turn_started","session":"s"}\n', *ls[4:]],

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,19 @@ def _goes_on(policy: str, store: str) -> None:
     assert revoked is not None
     assert (revoked.state, revoked.revoked_by) == ("revoked", "bob")
     opened.close()
+
+
+def test_each_snapshot_is_of_one_moment(other: str) -> None:
+    reader, writer = (open_named_store(other, caps=None) for _ in range(2))
+    transfer = open_transfer(reader)
+    for number in range(2):
+        with transfer.snapshot():
+            before = reader.evidence.list()
+            writer.evidence.put("scope", f"key {number}", b"\x90")
+            assert reader.evidence.list() == before
+    assert len(reader.evidence.list()) == 2
+    for store in (reader, writer):
+        store.close()
 
 
 def test_all_goes_on_in_a_copy(tmp_path: Path, policy: str, other: str) -> None:
@@ -413,8 +427,15 @@ def test_any_host_goes_on_with_what_began_in_a_file(
     assert _run("journal", "verify", "--store", target)[0] == 0
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DELETE FROM lines",
+        f"UPDATE lines SET content = '\\x{zlib.compress(bytes(99_999)).hex()}'",  # noqa: S608 - our bytes, more than it reads
+    ],
+)
 def test_a_session_whose_journal_another_host_has_is_named(
-    tmp_path: Path, policy: str, postgres: Server
+    tmp_path: Path, policy: str, postgres: Server, change: str
 ) -> None:
     import psycopg
 
@@ -427,7 +448,7 @@ def test_a_session_whose_journal_another_host_has_is_named(
     (file,) = folder.glob("one-*.jsonl")
     file.unlink()
     with psycopg.connect(source, autocommit=True) as connection:
-        connection.execute("DELETE FROM lines")
+        connection.execute(change)
     code, output = _run("store", "copy", source, tmp_path / "store.db")
     assert code == 0, output
     assert "1 session has no journal here: copy those of other hosts" in output

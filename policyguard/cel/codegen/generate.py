@@ -35,8 +35,8 @@ from policyguard.cel.types.uint import Uint
 _ACTIVATION: Final = ("activation",)
 _RESERVED_NAMES: Final = ("evaluate", "evaluate_absorbing", "iterations", "meter", "error", "kept")
 
-_MAX_EXACT_INT: Final = 2**53
-"""Up to here int and double hold the same integers. Beyond, CEL converts an int to a double to
+_MAX_EXACT_INT: Final = 2**53 - 1
+"""Up to here no two integers become the same double. Beyond, CEL converts an int to a double to
 compare them, while Python compares exactly, so the runtime functions do it."""
 
 _CLASSES_BY_KIND: Final[dict[str, frozenset[type]]] = {

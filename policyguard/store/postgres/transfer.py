@@ -35,20 +35,14 @@ class PostgresTransfer:
 
     def __init__(self, store: PostgresStore) -> None:
         self._store, self._database = store, store._database
-        self._is_inside = False
         self.path: Path = self._database.name
 
     @contextmanager
     def snapshot(self, *, write: bool = False) -> Iterator[None]:
         with self._database.transaction():
-            if not self._is_inside:
-                for statement in _UNHURRIED:
-                    self._database.execute(statement)
-            self._is_inside = True
-            try:
-                yield
-            finally:
-                self._is_inside = False
+            for statement in _UNHURRIED:
+                self._database.execute(statement)
+            yield
 
     def settle(self, spec_of: Callable[[QuotaKey], QuotaSpec], at: int) -> None:
         for one in self.read_usages():

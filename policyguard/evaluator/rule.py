@@ -91,7 +91,10 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return (Violation(self.id, effect, "rule", text, instead),)
 
     def find_case(self, attempt: Attempt) -> CompiledCase | None:
-        """Return the case that decides on a call; None if none matches, or the rule does not."""
+        """Return the case that decides on a call; None if none matches, or the rule does not.
+
+        An error that allows the call matches nothing.
+        """
         activation = attempt.activation
         if self.selects is not None and not self.selects(activation):
             return None
@@ -101,8 +104,12 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
                     return None
             except ExpressionError as error:
                 attempt.add_error(self.id, error)
+                if self.on_error is Effect.ALLOW:
+                    return None
         found = decide(self.cases, attempt)
-        return found[0].case if found else None
+        if not found or (found[0].error and found[0].effect is Effect.ALLOW):
+            return None
+        return found[0].case
 
     def _evaluate_cases(self, attempt: Attempt, error: str) -> tuple[Violation, ...]:
         """Return the violations of the cases that may decide.

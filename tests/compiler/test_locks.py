@@ -20,7 +20,11 @@ lists: {hosts: [x.org], other: [a], names: [x]}
 patterns:
   secret: {match: 'key-[0-9]+', examples: {match: [key-1]}}
   private: {match: 'id-[0-9]+', examples: {match: [id-1]}}
-classify: {classes: [{class: danger, tools: ["drop_*"]}, {class: shipping, tools: [pack]}]}
+classify:
+  classes:
+    - {class: danger, tools: ["drop_*"]}
+    - {class: shipping, tools: [pack]}
+    - {class: writing, tools: [edit]}
 rules:
   fetches: {tools: [fetch], hosts: {outside: [$hosts]}, locked: true}
   leaks: {tools: [send], finds: [secret], locked: true}
@@ -30,6 +34,7 @@ rules:
   names: {tools: [name], when: "!(call.args.n in lists['names'])", locked: true}
   cases: {tools: [case], cases: [{finds: [private], effect: ask}], locked: true}
   stages: {tools: [stage], unless: mark.shipped, locked: true}
+  writes: {classes: ["writ*"], locked: true}
 blame: [{id: spot, when: outcome.exit_code == params.spent, blame: harness, locked: true}]
 marks: {shipped: {set: {tools: [ship], when: outcome.ok}, clear: {classes: [shipping]}}}
 limits:
@@ -80,6 +85,7 @@ def check(tmp_path: Path, layer: str, base: str = BASE, **environ: str):
         "lists: {names: {add: [y]}}",
         "patterns: {private: {match: nothing, examples: {match: [nothing]}}}",
         "disable: {classes/shipping: gone}",
+        "disable: {classes/writing: gone}",
     ],
 )
 def test_a_later_layer_may_not_loosen(tmp_path: Path, layer: str) -> None:

@@ -383,6 +383,24 @@ def test_marks_of_the_host_are_replayed_unless_they_have_keys(tmp_path: Path) ->
     ]
 
 
+def test_marks_of_a_sub_agent_are_decided_by_its_own_calls(tmp_path: Path) -> None:
+    recording = policy(tmp_path / "recording.yaml", f"{MARKED}\njournal: {{args: keep}}")
+    with Guard.load(recording, store=tmp_path / "state" / "store.db") as guard:
+        parent = guard.session("s")
+        child = guard.session("child", parent=parent)
+        child.record(child.check("read", {"path": "/a"}), result="x")
+        parent.check("look", {"path": "/a"})
+        parent.check("look", {"path": "/b"})
+    job = Job(
+        policies=(str(policy(tmp_path / "policy.yaml", MARKED)),),
+        files=tuple(expand([tmp_path / "state"])),
+        report_size=ReportSize(timelines=2),
+    )
+    found = simulate(job, JobInputs.load(job), lambda *_: None).sessions
+    effects = {run.id: [call.effect for call in run.timeline] for run in found}
+    assert effects == {"child": ["allow"], "s": ["allow", "block"]}
+
+
 @pytest.mark.parametrize(
     ("per", "condition", "unknown"),
     [

@@ -305,7 +305,7 @@ class _Generator(LoopWriter):
         with writer.block("else:"):
             writer.insert(before_otherwise)
             writer.add_line(f"{result} = {otherwise.code}")
-        return PythonExpr(result, kind, is_safe=True)
+        return PythonExpr(result, kind)
 
     # Calls
 

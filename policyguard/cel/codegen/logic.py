@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from msgspec.structs import replace
-
 from policyguard.cel.codegen import operations
 from policyguard.cel.codegen.writer import CodeWriter, Precedence, PythonExpr
 from policyguard.cel.syntax.ast import Expr, Logic
@@ -67,7 +65,7 @@ class LogicWriter(ABC):
                 expr = self.write_condition(operand)
             if not before or not pending:
                 writer.insert(before)
-                pending.append(replace(expr, is_safe=expr.is_safe and not before))
+                pending.append(expr)
                 continue
             # The statements that this operand needs must run only if the operand does.
             holds_name = writer.new_name("holds")
@@ -92,7 +90,7 @@ class LogicWriter(ABC):
             with writer.capture() as before:
                 operands.append((before, *self.write_absorbable(operand)))
         *others, (last_before, _, last_failure) = operands
-        certain = all(expr.is_safe and not (before or failed) for before, expr, failed in others)
+        certain = all(expr.is_safe for _, expr, _ in others)
         if certain and not last_before and last_failure is None:
             return _join_operands(node, [expr for _, expr, _ in operands]), None
         self.write_source_comment(node)
@@ -125,7 +123,7 @@ class LogicWriter(ABC):
                 writer.add_line(f"{holds} = {expr.code}")
             with writer.block("else:"):
                 writer.add_line(f"{failure} = {inner}")
-        elif expr.is_safe and not before:
+        elif expr.is_safe:
             writer.add_line(f"{holds} = {expr.code}")
         else:
             with writer.block("try:"):

@@ -97,9 +97,9 @@ class LoopWriter(LogicWriter):
                 with writer.block(f"if {condition.code}:"):
                     writer.insert(body)
         if node.macro == "exists_one":
-            return PythonExpr(f"{accumulator} == 1", "bool", Precedence.COMPARISON, is_safe=True)
+            return PythonExpr(f"{accumulator} == 1", "bool", Precedence.COMPARISON)
         kind = "map" if node.macro == "transformMap" else "list"
-        return PythonExpr(accumulator, kind, is_safe=True)
+        return PythonExpr(accumulator, kind)
 
     def write_quantifier(self, node: Comprehension, predicate: Expr, head: str) -> PythonExpr:
         """Write `all` or `exists`, which stop at the first element that decides."""
@@ -111,18 +111,17 @@ class LoopWriter(LogicWriter):
                 condition, inner = self.write_absorbable(predicate)
             else:
                 condition, inner = self.write_condition(predicate), None
-        certain = condition.is_safe and not before and inner is None
-        self.may_absorb = self.may_absorb or not certain
+        self.may_absorb = self.may_absorb or not condition.is_safe
         writer.add_line(f"{result} = {not exists}")
         decided = f"if {result}:" if exists else f"if not {result}:"
-        if certain or not self.absorbing:
+        if condition.is_safe or not self.absorbing:
             with writer.block(head):
                 writer.insert(before)
                 hit = condition.code if exists else f"not {condition.wrap(Precedence.NOT)}"
                 with writer.block(f"if {hit}:"):
                     writer.add_line(f"{result} = {exists}")
                     writer.add_line("break")
-            return PythonExpr(result, "bool", is_safe=True)
+            return PythonExpr(result, "bool")
         failure = writer.new_name("failure")
         writer.add_line(f"{failure} = None")
         with writer.block(head):
@@ -132,7 +131,7 @@ class LoopWriter(LogicWriter):
         undecided = f"not {result}" if exists else result
         with writer.block(f"if {failure} is not None and {undecided}:"):
             writer.add_line(f"raise absorbed_error({failure})")
-        return PythonExpr(result, "bool", is_safe=True)
+        return PythonExpr(result, "bool")
 
 
 def _name_hint(node: Expr) -> str:

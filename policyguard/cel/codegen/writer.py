@@ -33,8 +33,8 @@ class PythonExpr(msgspec.Struct, frozen=True):
     """A Python expression.
 
     `kind` is the certain kind of its value (`bool`, `int`, `string`, …; empty if only known at run
-    time). `is_safe` means that it raises nothing that could be absorbed; `is_literal` that it is a
-    literal in the source.
+    time). `is_safe` means that it raises nothing that could be absorbed, and needs no statements
+    before it; `is_literal` that it is a literal in the source.
     """
 
     code: str

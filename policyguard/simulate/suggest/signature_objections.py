@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from policyguard.compiler.build.outcome_matchers import MAX_SCANNED_CHARS, SignatureMatcher
-from policyguard.engines.regex import Regex
+from policyguard.engines.regex import RegexSet
 from policyguard.model.event import Completed
 from policyguard.simulate.job import Job, JobInputs, load_inputs
 from policyguard.simulate.line_shard import LineShard
@@ -55,7 +55,10 @@ class ObjectionsFold:
         shard: LineShard | None = None,
         on_progress: Callable[[], None] = lambda: None,
     ) -> None:
-        self._patterns = [Regex(pattern) for pattern in patterns]
+        self._patterns = [
+            RegexSet([pattern], head=MAX_SCANNED_CHARS, tail=MAX_SCANNED_CHARS)
+            for pattern in patterns
+        ]
         self._known = known
         self._shard = shard or LineShard()
         self._on_progress = on_progress
@@ -92,10 +95,8 @@ class ObjectionsFold:
     def _add_result(self, event: Completed) -> None:
         failed = _has_failed(event)
         text = event.error if failed and event.error is not None else event.text
-        if len(text) > 2 * MAX_SCANNED_CHARS:
-            text = f"{text[:MAX_SCANNED_CHARS]}\n{text[-MAX_SCANNED_CHARS:]}"
         for pattern, found in zip(self._patterns, self._objections.found, strict=True):
-            if found[failed] or not pattern.search(text):
+            if found[failed] or pattern.first_match(text) is None:
                 continue
             found[failed] = not failed or self._known.match(text, failed=True) is not None
 

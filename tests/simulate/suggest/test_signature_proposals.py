@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policyguard.compiler.build.outcome_matchers import ErrorNormalizer, SignatureMatcher
+from policyguard.compiler.build.outcome_matchers import (
+    MAX_SCANNED_CHARS,
+    ErrorNormalizer,
+    SignatureMatcher,
+)
 from policyguard.engines.regex import Regex
 from policyguard.lint import lint_paths
 from policyguard.model.event import Completed
@@ -25,6 +29,8 @@ from tests.examples import examples
 
 CORE = load("core")
 MASKED = ErrorNormalizer(CORE.fingerprinter).mask
+UNSCANNED = f"{'x' * MAX_SCANNED_CHARS} quux glorped twice {'x' * MAX_SCANNED_CHARS}"
+"""A signature is not searched for in the middle of a long result."""
 
 
 def _session(*errors: str) -> SessionResult:
@@ -152,6 +158,8 @@ def test_errors_of_a_more_frequent_proposal_are_not_proposed() -> None:
         (Completed("s", call="c", ok=False, text="quux glorped twice"), True),
         (Completed("s", call="c", ok=None, exit_code=1, text="quux glorped twice"), True),
         (Completed("s", call="c", ok=True, text="quux glorped once"), True),
+        (Completed("s", call="c", ok=True, text=UNSCANNED), True),
+        (Completed("s", call="c", ok=True, text=f"{UNSCANNED} quux glorped twice"), False),
     ],
 )
 def test_proposals_match_no_success_and_no_known_error(result: Completed, proposed: bool) -> None:

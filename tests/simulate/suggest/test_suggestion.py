@@ -229,6 +229,18 @@ def test_a_budget_comes_from_the_successful_runs(tmp_path: Path) -> None:
     assert suggestion.chosen.held_out.catch.count == suggestion.held_out.failed
 
 
+def test_a_budget_that_sessions_share_is_explored_over_all_of_them(tmp_path: Path) -> None:
+    """Half of the sessions alone would stay below any budget that is tried."""
+    calls = [read(f"/{number}") for number in range(10)]
+    runs = [lines(f"s{n}", calls, success=n < 20, agent="a") for n in range(40)]
+    trace = write(tmp_path / "t.jsonl", *runs)
+    file = policy(tmp_path / "p.yaml", "budgets: {all: {calls: 880, per: agent}}")
+    suggestion = _suggested(trace, file)
+    assert suggestion.shared == ["budgets/all"]
+    assert suggestion.chosen is not None
+    assert [change.new["calls"] for change in suggestion.chosen.changes] == [220]
+
+
 def test_too_few_runs_give_no_guarantee_but_the_number_needed(tmp_path: Path) -> None:
     trace = _runs(tmp_path / "t.jsonl", [2] * 40, [4] * 20)
     suggestion = _suggested(trace, policy(tmp_path / "p.yaml", ONE_LIMIT), max_harm=0.01)

@@ -164,7 +164,7 @@ def compile_expressions(
             programs[spec.path] = program
         if refine is not None:
             _, more = _compile(spec, refine(spec.path, declarations))
-            problems = tuple(dict.fromkeys((*problems, *more)))
+            problems = _join(problems, more)
         found += [_to_diagnostic(problem, spec, merged) for problem in problems]
     return Expressions(programs, environment), found
 
@@ -197,6 +197,17 @@ def reads_field(reads: frozenset[str], field: str) -> bool:
         read == field or read.startswith(f"{field}.") or field.startswith(f"{read}.")
         for read in reads
     )
+
+
+def _join(problems: tuple[Problem, ...], more: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    """Return all problems once, without warnings of places where `more` has an error."""
+    wrong = {_place(problem) for problem in more if problem.severity == "error"}
+    kept = (one for one in problems if one.severity == "error" or _place(one) not in wrong)
+    return tuple(dict.fromkeys((*kept, *more)))
+
+
+def _place(problem: Problem) -> tuple[int, int, int, int]:
+    return problem.line, problem.column, problem.end_line, problem.end_column
 
 
 def _compile(

@@ -121,6 +121,9 @@ def test_time_at_which_an_amount_fits() -> None:
         15,
         None,
     ]
+    usage = BudgetUsage()
+    usage.add_ahead(50, 1, 2, max_charges=9)
+    assert [usage.fits_at(needed, WITHIN, 5) for needed in (2, 3)] == [11, None]
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 5)), max_size=20), st.integers(1, 4))

@@ -242,6 +242,21 @@ def test_the_run_of_a_sub_agent_is_rebuilt(policy: Path, tmp_path: Path) -> None
         assert run(parent, "ship")
 
 
+def test_a_sub_agent_that_is_rebuilt_clears_nothing_again(policy: Path, tmp_path: Path) -> None:
+    store = tmp_path / "state.db"
+    with Guard.load(policy, store=store) as guard:
+        parent = guard.session("parent")
+        child = guard.session("child", parent=parent)
+        for session in (child, parent):
+            run(session, "test")
+            session.mark("approved")
+            if session is child:
+                assert run(session, "ship")
+    with Guard.load(policy, store=store) as guard:
+        guard.session("child")
+        assert run(guard.session("parent"), "ship")
+
+
 @pytest.mark.parametrize("scope", ["agent", "project"])
 def test_sessions_of_an_agent_or_project_share_marks(tmp_path: Path, scope: str) -> None:
     file = tmp_path / "policy.yaml"

@@ -110,9 +110,10 @@ def test_halt_of_the_parent_ends_with_its_turn(tmp_path: Path) -> None:
     assert child.check("y").allowed
 
 
-def test_least_recently_used_session_is_evicted_first(tmp_path: Path) -> None:
+@pytest.mark.parametrize("id_", ["1", ""])
+def test_least_recently_used_session_is_evicted_first(tmp_path: Path, id_: str) -> None:
     guard = _guard(tmp_path, LOOP + "bounds: {sessions: 2}\n")
-    first, second = guard.session("1"), guard.session("2")
+    first, second = guard.session(id_), guard.session("2")
     first.check("x")
     guard.session("3")
     assert second.closed

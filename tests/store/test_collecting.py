@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from click.testing import CliRunner
 
 from policyguard import Guard
 from policyguard.cli import main
+from policyguard.store.collecting import collect
 from policyguard.store.opening import open_named_store
 from tests.store.postgres_server import Server, postgres
 
@@ -110,6 +113,30 @@ def test_what_a_living_guard_has_is_left_alone(store: str, policy: str) -> None:
         time.sleep(1.1)
         assert _counts(_run("store", "gc", "--store", store))["leases"] == 0
         assert [bool(session.check("mail", {"n": n})) for n in range(4)] == [True] * 3 + [False]
+
+
+def test_nothing_changes_between_the_last_look_and_the_deletion(
+    tmp_path: Path, policy: str
+) -> None:
+    store = tmp_path / "store.db"
+    with Guard.load(policy, store=store) as guard, guard.session("one", project="p") as session:
+        session.record(session.check("mail", {"to": "ann"}), result="sent")
+    opened = open_named_store(str(store), caps=None)
+    could_write: set[bool] = set()
+
+    def interfere(statement: str) -> None:
+        if statement.startswith("DELETE FROM purses"):
+            with closing(sqlite3.connect(store, timeout=0)) as other:
+                try:
+                    other.execute("BEGIN IMMEDIATE")
+                    could_write.add(True)
+                except sqlite3.OperationalError:
+                    could_write.add(False)
+
+    opened._database._connect().set_trace_callback(interfere)  # type: ignore[attr-defined]  # of files
+    collect(opened, lambda key: pytest.fail(str(key)), time.time_ns() + 60 * 10**9)
+    opened.close()
+    assert could_write == {False}
 
 
 def test_no_store_is_made(tmp_path: Path) -> None:

@@ -330,7 +330,7 @@ def _encode_cells(cells: Any) -> bytes | None:
 
 def _read_decimal(value: Decimal) -> int | float | str:
     """Return a decimal as the number it is, or as text where no number is exactly as large."""
-    if not value.is_finite() or abs(value.adjusted()) > _MAX_EXPONENT:
+    if not value.is_finite() or value.adjusted() > _MAX_EXPONENT:
         return str(value)
     if value == value.to_integral_value():
         return int(value)

@@ -314,6 +314,33 @@ def test_rules_read_the_fields(session: Session, make: Callable[[Any], Any]) -> 
             buy(make(101))
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("100", 100),
+        ("2.50", 2.5),
+        ("1e300", 10**300),
+        ("1e301", "1E+301"),
+        ("1e-301", 1e-301),
+        ("1e-400", "1E-400"),
+        ("0.12345678901234567890", "0.12345678901234567890"),
+        ("NaN", "NaN"),
+    ],
+)
+def test_a_decimal_is_a_number_where_one_is_as_large(
+    session: Session, text: str, expected: Any
+) -> None:
+    seen: list[Any] = []
+
+    @session.guard.tool
+    def note(amount: Any) -> None: ...
+
+    with session:
+        session.guard.on(lambda event: seen.append(getattr(event, "args", None)))
+        note(decimal.Decimal(text))
+    assert {"amount": expected} in seen
+
+
 def test_rules_read_values_that_hold_more(session: Session) -> None:
     seen: list[Any] = []
 

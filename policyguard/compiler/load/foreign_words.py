@@ -146,6 +146,15 @@ _TOP_HINTS = {
         "tools, write a rule with `tools: {outside: […]}`",
     ),
     **dict.fromkeys(
+        ("grant", "grants", "permissions"),
+        "a person grants what a rule with `effect: ask` asks for: see `policyguard grants --help`",
+    ),
+    **dict.fromkeys(
+        ("stage", "stages", "steps", "workflow"),
+        "a stage is a mark: `marks: {tested: {set: {commands: [pytest]}}}`, and a rule with "
+        "`unless: mark.tested`",
+    ),
+    **dict.fromkeys(
         ("max_calls", "quota", "quotas", "rate_limit", "rate_limits", "throttle"), _CALL_BUDGET
     ),
     "tools": "name tools in a rule or a budget: `rules: {name: {tools: […], when: …}}`",

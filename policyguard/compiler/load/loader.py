@@ -246,7 +246,9 @@ def _resolve_pack(name: str) -> _FileRef | _Failure:
     if not folder.joinpath("policy.yaml").is_file():
         known = ["core", *_list_packs(packs.joinpath("packs"))]
         hint = did_you_mean(bare, known)
-        if hint is None and Path(name).exists():
+        if hint is None and Path(name).is_dir():
+            hint = _suggest_inside(Path(name))
+        elif hint is None and Path(name).exists():
             hint = f"write a file with its folder: `./{name}`"
         hint = hint or f"the packs are {', '.join(known)}"
         return _Failure("load/not-found", f"no pack named {quote_text(name)}", hint)
@@ -262,7 +264,9 @@ def _read_file(file: _FileRef, max_bytes: int = MAX_FILE_BYTES) -> bytes | _Fail
     try:
         path = file.path
         if path.is_dir():
-            return _Failure("load/not-a-file", f"{quote_text(file.display_name)} is a folder")
+            hint = _suggest_inside(Path(file.display_name)) if file.folder is None else None
+            message = f"{quote_text(file.display_name)} is a folder"
+            return _Failure("load/not-a-file", message, hint)
         if not path.is_file():
             if isinstance(path, Path) and path.exists():
                 return _Failure(
@@ -275,6 +279,15 @@ def _read_file(file: _FileRef, max_bytes: int = MAX_FILE_BYTES) -> bytes | _Fail
     except OSError as error:
         reason = error.strerror or "cannot be read"
         return _Failure("load/unreadable", f"{quote_text(file.display_name)}: {reason.lower()}")
+
+
+def _suggest_inside(folder: Path) -> str | None:
+    """Return a policy file of a folder, the one with the usual name first."""
+    files = sorted(folder.glob("*.y*ml"), key=lambda file: (file.name != "policy.yaml", file.name))
+    if not files:
+        return None
+    name = str(files[0]) if folder.is_absolute() else f"./{files[0]}"
+    return f"name a file in it: {quote_text(name)}"
 
 
 def _suggest_file(file: _FileRef) -> str | None:

@@ -313,7 +313,7 @@ class Statements:
                     indices += self.run(child, given, tail)
                 self._loops -= 1
             else:
-                self.variables.assign_one_of(name, values)
+                self.variables.replace_by_one_of(name, values)
                 indices += self._run_again_and_again([child], given, tail)
         return indices
 

@@ -42,9 +42,7 @@ class Variables:
 
     def assign(self, name: str, value: str, *, append: bool = False) -> None:
         """Give `name` a value; a second, different one makes it unknown."""
-        self._assign(name, value.replace(GLOB, "*"), append=append)
-
-    def _assign(self, name: str, value: str, *, append: bool = False) -> None:
+        value = value.replace(GLOB, "*")
         known = self._values.get(name)
         if append and known is not None and MANY not in known:
             value = known + value
@@ -89,14 +87,15 @@ class Variables:
         """Make the values of these variables unknown."""
         self._values.update((name, MANY) for name in names)
 
-    def assign_one_of(self, name: str, values: list[str]) -> None:
-        """Give `name` the values of a loop, one after the other."""
+    def replace_by_one_of(self, name: str, values: list[str]) -> None:
+        """Give `name` the values of a loop, one after the other, whatever it was before."""
         if len(values) == 1:
-            self._assign(name, values[0])
+            value = values[0]
         elif values and not any(word[:1] in ("-", MANY, "") for word in values):
-            self._assign(name, ANY)
+            value = ANY
         else:
-            self._assign(name, MANY)
+            value = MANY
+        self.replace(name, value)
 
     def read(self, name: str, *, quoted: bool) -> str:
         """Return what `$name` stands for, as a part of a word."""

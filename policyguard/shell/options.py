@@ -91,24 +91,27 @@ class WrapperOptions:
                 self.placeholder = value or "{}"
                 return 0 if equals or name.startswith("--") else self._place(name, following)
             return 0
+        taken = 0
         for index in range(1, len(word)):
             flag, rest = f"{word[0]}{word[index]}", word[index + 1 :]
             if flag in wrapper.text:
                 attached = bool(rest) and not wrapper.script
-                taken = self._read_text(rest, following, attached=attached)
+                words = self._read_text(rest, following, attached=attached)
                 if not wrapper.script:
-                    return taken
+                    return words
             elif flag in wrapper.replaces:
                 self.placeholder = rest
                 return 0 if rest else self._place(flag, following)
             elif flag in wrapper.folder:
                 self.folder = rest or "".join(following)
                 return 0 if rest else 1
+            elif flag in wrapper.values and wrapper.script:
+                taken += 1  # `bash -oc pipefail text`
             elif flag in wrapper.values:
                 return 0 if rest else 1
             elif flag == "-s" and wrapper.script:
                 self.reads_input = True
-        return 0
+        return taken
 
     def _read_text(self, value: str, following: Sequence[str], *, attached: bool) -> int:
         if self.wrapper.script and not attached:

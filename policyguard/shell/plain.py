@@ -27,11 +27,13 @@ _WORDS, _WRITTEN, _REDIRECT, _OPERATOR = 1, 2, 3, 4  # the groups of a token
 _FIRST_WORD = lazy_pattern(r"[\w.+-]++(?=[ \t]|$)", re.ASCII)
 # The grammar takes `- a=1` for an assignment, and no program is called `-`.
 _ODD_FIRST = lazy_pattern(r"[={}!]|\.exe\Z|\A-\Z")
-_CONTROL = lazy_pattern("[\x00-\x06\x08\x0e-\x1a\x1c-\x1f\ue000-\ue002\ud800-\udfff]")
+_CONTROL = lazy_pattern("[\x00-\x06\x08\x0e-\x1a\x1c-\x1f\ue000-\ue003\ud800-\udfff]")
 _ENDS = (";", "\n")
 RESERVED = frozenset(
     ["if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac"]
 ) | {"in", "function", "select", "time", "coproc"}
+KEYWORDS = RESERVED | {"{", "!"}
+"""Words that are no programs where a command begins."""
 _NO_COMMANDS = RESERVED | {"declare", "typeset", "export", "readonly", "local", "unset", "unsetenv"}
 """Words at the beginning of a command that the syntax tree tells from commands."""
 

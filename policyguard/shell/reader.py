@@ -10,9 +10,11 @@ from policyguard.shell.command_text import CommandText
 from policyguard.shell.kept_answers import keep_answers
 from policyguard.shell.lookup import Lookup
 from policyguard.shell.option_texts import OptionTexts
-from policyguard.shell.plain import PlainCommand, split_plain
+from policyguard.shell.plain import KEYWORDS, PlainCommand, split_plain
 from policyguard.shell.script.variables import ASSIGNING
 from policyguard.shell.words import is_static
+
+_CHANGING = ASSIGNING | KEYWORDS
 
 
 class ShellReader:
@@ -74,7 +76,7 @@ class ShellReader:
         """Whether a command, without a folder before it, runs no command and assigns nothing."""
         answer = self._run_no_other.get(program)
         if answer is None:
-            answer = is_static(program) and "/" not in program and program not in ASSIGNING
+            answer = is_static(program) and "/" not in program and program not in _CHANGING
             for table in (self.wrappers, self.code):
                 answer = answer and table.find(program) is None
             if len(program) < 64:

@@ -6,11 +6,14 @@ import re
 from itertools import pairwise
 
 from policyguard.engines.lazy_pattern import lazy_pattern
-from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS
+from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME
 
 BREAK = "\x03"
 """An unquoted separator, as of `$IFS`: the word is cut there."""
 
+EMPTY = "\ue003"
+"""A word without text, as of `"$@"`: it is one where other words are cut."""
+_SEVERAL = lazy_pattern(f"[{MANY}{GLOB}{NAME}]")
 _UNKNOWN = lazy_pattern(f"[{MARKS}]")
 BARE = r"\w./:=@%+,*-"
 """Characters that stand for themselves, and `*`, for a regular expression (ASCII)."""
@@ -28,7 +31,7 @@ ANSI_C_ESCAPE = lazy_pattern(
 )
 _ANSI_C_NAMES = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
 _QUOTED = str.maketrans("{},", "\ue000\ue001\ue002")
-_RESTORED = str.maketrans("\ue000\ue001\ue002", "{},")
+_RESTORED = str.maketrans("\ue000\ue001\ue002", "{},", EMPTY)
 _MAX_BRACE_STEPS = 1 << 18
 _RANGE = lazy_pattern(r"(-?\d{1,6}|[A-Za-z])\.\.(-?\d{1,6}|[A-Za-z])(?:\.\.(-?\d{1,6}))?")
 
@@ -59,6 +62,11 @@ def _read_simple_part(match: re.Match[str]) -> str:
 def is_static(word: str) -> bool:
     """Whether nothing of `word` is unknown."""
     return _UNKNOWN.search(word) is None
+
+
+def is_one_word(word: str) -> bool:
+    """Whether `word` stands for one word for certain: a file name pattern may be many."""
+    return not _SEVERAL.search(word)
 
 
 def protect(text: str) -> str:
@@ -104,7 +112,12 @@ def read_ansi_c_escape(match: re.Match[str]) -> str:
     else:
         return _ANSI_C_NAMES.get(match[6], match[6])
     # What cannot stand in a word, or looks like one of the marks, is unknown.
-    return chr(number) if 8 < number < 0xD800 or 0xE002 < number < 0x110000 else ANY
+    return chr(number) if 8 < number < 0xD800 or 0xE003 < number < 0x110000 else ANY
+
+
+def join(raw: str, max_words: int) -> str:
+    """Return the text that `raw` becomes where no word is cut, as in an assignment."""
+    return "".join(finish(raw.replace(BREAK, " ").replace("{", "\ue000"), max_words))
 
 
 def finish(raw: str, max_words: int) -> list[str]:

@@ -222,6 +222,16 @@ CHANGES = (
     *("shift", "shift 2", "shift $n", "set -u", "set -- a zap -r", "set -- zap -r", "set a b"),
     *("p=zap", "p=true", "p=", "o=-r", "o=x", "n=1", "unset p", "export o=-r", "p+=zap", "o+=r"),
     *("eval shift", "eval 'p=true'", "declare p=true", 'read -r p <<< "zap"', "return", "break"),
+    *("q=$p; p=zap", "p=$q", 'p="$1 $2"', "p=$(echo zap)", "p=zap\\ -r", "x=$p", "p=$x"),
+    *(
+        "\\export p=zap",
+        "printf -vp zap",
+        "((n++))",
+        "let n=2",
+        'set -- "" "$1"',
+        'set -- "$1" zap',
+    ),
+    *("local p", "time p=zap", "for p in zap true; do break; done", "IFS=0", "p=zap0-r", "n=2"),
 )
 PLACES = (
     *("{0}", "true && {0}", "false && {0}", "true || {0}", "false || {0}", "( {0} )", "{0} & wait"),
@@ -231,9 +241,20 @@ PLACES = (
     *("for i in 1 2; do {1}; {0}; done", "for w; do {0}; {1}; done", "k() {{ {0}; }}", "env {0}"),
     *("while ((k++ < 2)); do {1}; {0}; done", "until ((k++ > 1)); do {1}; {0}; done"),
     *("for ((; i++ < 2; )); do {1}; {0}; done", "k() {{ {0}; }}; k a zap -r", "{0}; {1}"),
+    *("false && {0} || {1}", "true && {0} || {1}", "true || {0} && {1}", "! {{ {0}; }}; {1}"),
+    *(
+        "k() {{ :; }}; k() {{ {0}; }}; k a zap",
+        "for i in *; do {1}; {0}; done",
+        "time {{ {0}; }}; {1}",
+    ),
+    *(
+        "for i in 1 2 3 4 5 6; do {1}; {0}; done",
+        "trap '{0}' EXIT; {1}",
+        "if false; then {0}; fi; {1}",
+    ),
 )
 USES = (
-    *("$p zap -r", "$p -r", "zap $o", '"$@"', "$*", '"$1" -r', '"${2:-true}" -r', '"${@:2}"'),
+    *("$p zap -r", "$p -r", "zap $o", '"$@"', "$*", '"$1" -r', '"${2:-true}" -r', '"${@:2}"', "$p"),
     *("${1-zap} -r", "${3:+zap -r}", "${p:-zap} -r", '"${p:-zap}" "${o:--r}"', '$2 "$3"', "g -r"),
     *(
         'for w; do zap "$w"; done',
@@ -241,20 +262,31 @@ USES = (
         "zap ${1#a}",
         'for w in "$@"; do "$w" -r; done',
     ),
+    *(
+        '"${@:+x}" zap -r',
+        'bash -c \'"$@"\' _ "$@"',
+        "sh <<E\n$@\nE",
+        'eval "$@"',
+        "$q -r",
+        "${p}zap -r",
+    ),
 )
 
 
 @st.composite
 def flows(draw: st.DrawFn) -> str:
     """Draw a script that changes variables, or `$1` and so on, in a part that may not run."""
+    use = draw(st.sampled_from(USES))
     script = draw(st.sampled_from(CHANGES))
     for _ in range(draw(st.integers(1, 3))):
-        script = draw(st.sampled_from(PLACES)).format(script, draw(st.sampled_from(USES)))
-    script += f"\n{draw(st.sampled_from(USES))}"
+        script = draw(st.sampled_from(PLACES)).format(script, draw(st.sampled_from([":", use])))
+    script = f"{draw(st.sampled_from(['', 'p=true; o=x', 'q=true']))}\n{script}\n{use}"
+    if "g -r" in script:  # one that is not called is read with words that are not known
+        script = f'g() {{ $p "$@"; }}\n{script}'
     given = draw(st.sampled_from(["zap -r", "true zap -r", "a b zap -r", "", "zap -r true"]))
     if draw(st.booleans()):
-        return f'g() {{ $p "$@"; }}; set -- {given}; {script}'
-    return f'g() {{ $p "$@"; }}; f() {{ {script}\n}}; f {given}'
+        return f"set -- {given}\n{script}"
+    return f"f() {{\n{script}\n}}\nf {given}"
 
 
 @pytest.fixture(scope="module")
@@ -279,6 +311,7 @@ def _runs_pattern(sandbox: Path, script: str) -> bool:
     log = sandbox / "log"
     log.write_text("")
     environment = {"PATH": str(sandbox / "bin"), "LOG": str(log), "HOME": str(work)}
+    environment["FUNCNEST"] = "20"  # functions may call themselves
     subprocess.run(
         [str(BASH), "--norc", "-c", script],
         env=environment,

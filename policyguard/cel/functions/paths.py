@@ -22,7 +22,7 @@ _AMBIGUOUS: Final = lazy_pattern(
     r"|(?P<escape>%(?:25)*(?:2[eEfF]|5[cC]|00))"
 )
 _AMBIGUITIES: Final = {
-    "nul": "NUL",
+    "nul": "NUL, or a part that is not known",
     "home": "an unexpanded home directory",
     "variable": "an unexpanded variable",
     "backslash": "a backslash",

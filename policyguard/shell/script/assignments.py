@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from policyguard.shell.command_line import MANY, SimpleCommand
 from policyguard.shell.script.inputs import Tail
 from policyguard.shell.script.word_reader import read_raw
-from policyguard.shell.words import finish
+from policyguard.shell.words import join
 
 if TYPE_CHECKING:
     from policyguard.shell.script.statements import Statements
     from policyguard.shell.script.syntax_tree import Node
+
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_CHANGING = frozenset("iluc")
+"""Options of `declare` with which a variable has another value than it is given."""
+_WITHOUT_VALUE = frozenset(("unset", "unsetenv", "local", "declare", "typeset"))
+"""Declarations behind which a name without a value has none, or that of a caller."""
 
 
 def assign(reading: Statements, node: Node) -> tuple[str, ...]:
@@ -28,7 +36,7 @@ def assign(reading: Statements, node: Node) -> tuple[str, ...]:
         reading.variables.assign(name, MANY)
     else:
         value = read_raw(reading, children[2], quoted=False)
-        value = "".join(finish(value.replace("{", "\ue000"), reading.bounds.words))
+        value = join(value, reading.bounds.words)
         reading.variables.assign(name, value, append=children[1].type == "+=")
         reading.wrapped.assign(name, value)
     return (name,)
@@ -50,9 +58,12 @@ def run_declaration(reading: Statements, node: Node, tail: Tail) -> list[int]:
                     reading.wrapped.assign(name, value)
                     names += (name,)
     name = words[0]
-    if name == "unset":
-        reading.variables.forget(words[1:])
-    elif any(word[:1] == "-" and "n" in word for word in words):  # a name for another variable
-        reading.variables.forget([reading.variables.read(name, quoted=True) for name in names])
-        reading.variables.forget(names)
+    bare = [match[0] for word in words[1:] if (match := _NAME.match(word)) and word not in names]
+    options = "".join(word[1:] for word in words if word[:1] == "-")
+    if "n" in options and name not in ("export", "unset"):
+        reading.variables.add_references()
+    elif not _CHANGING.isdisjoint(options):
+        reading.variables.destabilize([*names, *bare])
+    elif name in _WITHOUT_VALUE:
+        reading.variables.remove(bare)
     return [reading.add(SimpleCommand(name, name, tuple(words[1:]), tail.redirects, names))]

@@ -36,6 +36,8 @@ class _Body(msgspec.Struct, frozen=True, gc=False):
     tail: Tail
     commands_before: int
     """How many commands were read before it."""
+    is_certain: bool
+    """Whether it stands where all is run."""
 
 
 class Functions:
@@ -65,7 +67,9 @@ class Functions:
         place = reading.source, node.start_byte
         if place not in bodies:
             before = len(reading.commands)
-            body = _Body(node, reading.source, reading.documents, given, tail, before)
+            body = _Body(
+                node, reading.source, reading.documents, given, tail, before, reading.is_certain
+            )
             self._bodies[name] = {**bodies, place: body}
             self._unread.add(name)
             self._finished.discard(name)
@@ -75,6 +79,10 @@ class Functions:
         if name in self._running:
             self._unread.add(name)
             self._sources[name] = (*self._sources.get(name, ()), *given.sources)
+            variables = self._reading.variables
+            positional = variables.positional
+            variables.forget_all()
+            variables.positional = positional
             return []
         self._unread.discard(name)
         return self._run(name, [MANY, *arguments], given)
@@ -114,7 +122,10 @@ class Functions:
         while left := self._unread - self._finished:
             name = min(left)
             self._finished.add(name)
+            kept = self._reading.variables.keep()
+            self._reading.variables.forget_all()
             self._run(name, None, Input(self._sources.get(name, ())))
+            self._reading.variables.restore(kept)
 
     def _find_hidden(self, index: int, command: SimpleCommand) -> Iterator[str]:
         """Yield the functions that a command may call before they are defined, or unknowingly."""
@@ -136,11 +147,19 @@ class Functions:
         self._running.add(name)
         reading.enter()
         indices: list[int] = []
+        bodies = list(self._bodies[name].values())
+        kept, changed = variables.keep(), set[str]()
         try:
-            for body in list(self._bodies[name].values()):
+            for body in bodies:
+                if len(bodies) > 1:  # either may be meant
+                    variables.restore(kept)
+                    variables.positional = positional
                 reading.source, reading.documents = body.source, body.documents
                 own = body.given or given
                 indices += reading.run_redirected(body.definition, own, body.tail)
+                changed.update(variables.find_changes(kept))
+            if len(bodies) > 1 or not bodies[0].is_certain:
+                variables.forget(changed)
         finally:
             reading.source, reading.documents = outer
             variables.positional = outer_positional

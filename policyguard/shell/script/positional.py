@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from policyguard.shell.command_line import GLOB, MANY, NAME
-from policyguard.shell.words import is_static
+from policyguard.shell.command_line import MANY
+from policyguard.shell.words import is_one_word, is_static
 
-_SEVERAL = frozenset((MANY, GLOB, NAME))
 Positional = list[str]
 """`$0` and the words that follow. A new list says that they may have changed."""
 MOVERS = frozenset(("set", "shift", "source", "."))
@@ -19,7 +18,7 @@ def choose(positional: Positional, first: int, last: int | None = None) -> Posit
 
     What stands behind a word that may be several, or none, has no number that is known.
     """
-    if any(_SEVERAL.intersection(word) for word in positional[1:first]):
+    if not all(map(is_one_word, positional[1:first])):
         return None
     return positional[first:last]
 
@@ -57,7 +56,7 @@ def _set(positional: Positional | None, words: Sequence[str]) -> Positional | No
             return None
         if word[:1] not in ("-", "+"):
             break
-        at += 2 if word.endswith("o") else 1  # `-o pipefail`
+        at += 1 + word.count("o")  # `-o pipefail`, `-eo pipefail`
     else:
         return positional
     return [positional[0] if positional else MANY, *words[at:]]

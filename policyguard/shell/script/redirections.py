@@ -11,7 +11,7 @@ from policyguard.shell.script.rewriting import MARK, lift
 from policyguard.shell.script.syntax_tree import Node, parse
 from policyguard.shell.script.word_reader import read_raw
 from policyguard.shell.script.written_files import WrittenFiles
-from policyguard.shell.words import finish
+from policyguard.shell.words import join
 
 if TYPE_CHECKING:
     from policyguard.shell.script.statements import Statements
@@ -89,6 +89,6 @@ class Redirections:
             node = root
             while node.type != "string" and node.named_child_count:
                 node = node.named_children[0]
-            text = "".join(finish(read_raw(reading, node, quoted=True), reading.bounds.words))
+            text = join(read_raw(reading, node, quoted=True), reading.bounds.words)
         reading.source, reading.documents = outer
         return Input(tuple(range(first, len(reading.commands))), text)

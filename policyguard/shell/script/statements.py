@@ -18,19 +18,21 @@ from policyguard.shell.script.variables import Variables
 from policyguard.shell.script.word_reader import read_raw
 from policyguard.shell.script.wrapped import Wrapped
 from policyguard.shell.script.written_files import PROCESS_FILE
-from policyguard.shell.words import finish, split_simple
+from policyguard.shell.words import finish, is_one_word, split_simple
 
 if TYPE_CHECKING:
     from policyguard.shell.reader import ShellReader
 
 _REDIRECTS = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
-_VANISHING = re.compile(r'(?:"(?:\$@|\$\{@\})+"|[^\'"])+')
+_VANISHING = re.compile(r"""(?:"(?=[^"]*\$\{?@)(?:\$@|\$\w+|\$\{[^{}"]*\})+"|[^'"])+""")
 """Words that are none if all in them is empty."""
 _DECLARATIONS = frozenset(("declaration_command", "unset_command"))
 _CONDITIONAL = frozenset(
     ("if_statement", "case_statement", "redirected_statement", "for_statement")
 ) | (_LOOPS := frozenset(("while_statement", "c_style_for_statement")))
 """Statements of which a part may not run, or more than once."""
+_LISTS = frozenset(("list", "pipeline", "subshell"))
+_NAMES = re.compile(r"[A-Za-z_]\w*")
 _ALTERNATIVES = frozenset(("elif_clause", "else_clause", "case_item"))
 """Parts of statements that may run instead of those before them."""
 
@@ -50,6 +52,8 @@ class Statements:
         self.variables = Variables(reader.variables)
         self.documents: list[HereDocument] = []
         self.source = b""
+        self.is_certain = True
+        """Whether what is read now runs, and in the shell that reads the text."""
         self._depth = 0
         self._loops = 0
         self._statements = 0
@@ -142,11 +146,14 @@ class Statements:
         if kind == "command":
             return self._run_command(node, given, tail)
         kept = self.variables.keep() if kind in _CONDITIONAL else None
+        is_certain = self.is_certain
+        self.is_certain = is_certain and kept is None and kind not in _LISTS
         self.enter()
         try:
             return self._run_compound(kind, node, given, tail)
         finally:
             self.leave()
+            self.is_certain = is_certain
             if kept is not None:
                 self.variables.forget_changes(kept)
 
@@ -204,6 +211,9 @@ class Statements:
             return []
         if kind == "subshell":
             return self.run_apart(node.named_children, given, tail)
+        if kind == "c_style_for_statement":
+            header = self.text(node).partition("))")[0]
+            self.variables.destabilize(_NAMES.findall(header))
         if kind in _LOOPS:
             return self._run_again_and_again(node.named_children, given, tail)
         return self._run_all(node.named_children, given, tail)
@@ -225,19 +235,22 @@ class Statements:
         return indices
 
     def _run_again_and_again(self, nodes: Sequence[Node], given: Input, tail: Tail) -> list[int]:
-        """Run the statements of a loop; once more if they change what they read."""
+        """Run the statements of a loop, again as long as they change what they may read."""
         kept = self.variables.keep()
         indices = self._run_all(nodes, given, tail)
-        if self.variables.has_lost(kept):
+        while self.variables.has_lost(kept):
             self.variables.forget_changes(kept)
+            kept = self.variables.keep()
             indices += self._run_all(nodes, given, tail)
         return indices
 
     def run_apart(self, nodes: Sequence[Node], given: Input, tail: Tail = NO_TAIL) -> list[int]:
         """Run statements in a process of their own, whose variables nothing else sees."""
-        kept = self.variables.keep()
+        kept, is_certain = self.variables.keep(), self.is_certain
+        self.is_certain = False
         indices = self._run_all(nodes, given, tail)
         self.variables.restore(kept)
+        self.is_certain = is_certain
         return indices
 
     def _run_list(self, node: Node, given: Input, tail: Tail) -> list[int]:
@@ -246,8 +259,11 @@ class Statements:
         if last is node:
             return []
         indices: list[int] = []
+        kept = self.variables.keep()
         for child in first:
             indices += self.run(child, given, NO_TAIL)
+            if child.type == "list" and "||" in (_operator(node), _operator(child)):
+                self.variables.forget_changes(kept)  # in `a && b || c`, b may not have run
         return indices + self.run(last, given, tail)
 
     def _run_pipeline(self, node: Node, given: Input, tail: Tail) -> list[int]:
@@ -298,7 +314,7 @@ class Statements:
         return finish(raw, self.bounds.words)
 
     def _run_for(self, node: Node, given: Input, tail: Tail) -> list[int]:
-        name, values, indices = "", [], []
+        name, values, bodies = "", list[str](), list[Node]()
         if self.variables.positional and all(child.type != "in" for child in node.children):
             values = self.variables.positional[1:]
         for child in node.named_children:
@@ -306,15 +322,22 @@ class Statements:
                 name = self.text(child)
             elif child.type in EXPRESSIONS:
                 values += self.read_words(child)
-            elif 0 < len(values) <= self.bounds.loop_values and self._loops < 2:
-                self._loops += 1
-                for value in values:
-                    self.variables.replace(name, value)
-                    indices += self.run(child, given, tail)
-                self._loops -= 1
             else:
-                self.variables.replace_by_one_of(name, values)
-                indices += self._run_again_and_again([child], given, tail)
+                bodies.append(child)
+        if not 0 < len(values) <= self.bounds.loop_values or self._loops >= 2:
+            self.variables.replace_by_one_of(name, values)
+            return self._run_again_and_again(bodies, given, tail)
+        self._loops += 1
+        indices: list[int] = []
+        for value in values:
+            self.variables.replace(name, value)
+            indices += (
+                self._run_all(bodies, given, tail)
+                if is_one_word(value)
+                else self._run_again_and_again(bodies, given, tail)
+            )
+        self._loops -= 1
+        self.variables.forget([name])  # a loop may end before its last value
         return indices
 
     def _run_command(self, node: Node, given: Input, tail: Tail) -> list[int]:
@@ -329,7 +352,11 @@ class Statements:
         length = 0
         first = len(self.commands)
         sources = given.sources
+        end = node.start_byte
         for child in node.named_children:
+            if b"\n" in self.source[end : child.start_byte].replace(b"\\\n", b""):
+                self.add_unknown("syntax error")  # the grammar took two lines for one
+            end = child.end_byte
             kind = child.type
             if kind == "variable_assignment":
                 names += assign(self, child)
@@ -375,6 +402,11 @@ class Statements:
         if known is not None and len(indices) == 1:
             return known.rstrip("\n")
         return NAME if self.wrapped.outputs.prints_names(indices) else MANY
+
+
+def _operator(node: Node) -> str:
+    """Return `&&` or `||`, which joins the parts of a list."""
+    return next((child.type for child in node.children if child.type in ("&&", "||")), "")
 
 
 def _ends_in_list(node: Node) -> bool:

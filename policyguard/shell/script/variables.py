@@ -8,19 +8,29 @@ from collections.abc import Iterable, Sequence
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS
 from policyguard.shell.script.positional import MOVERS, Positional, choose, move
-from policyguard.shell.words import BREAK, protect
+from policyguard.shell.words import BREAK, EMPTY, is_static, protect
 
 _ASSIGNED = lazy_pattern(
     r"(?:(?<!\w)|(?<=\$\d))([A-Za-z_]\w*)(?:\[[^\]\n]*\])?\+?=|\b(?:for|select|read)\s+([A-Za-z_]\w*)"
 )
+_COUNTED = lazy_pattern(
+    r"([A-Za-z_]\w*)(?:\+\+|--|(?:<<|>>|[-*/%&|^])=)|(?:\+\+|\(\(\s*--)\s*([A-Za-z_]\w*)"
+    r"|(?:\(\(|,|\blet\s+['\"]?)\s*([A-Za-z_]\w*)\s*\+?=(?!=)"
+)
+"""What arithmetic assigns: `n++`, `n -= 1`, `((n = 1))`."""
 _NUMBERS = frozenset("?#$!-0") | {"RANDOM", "LINENO", "SECONDS", "UID", "EUID", "PPID", "BASHPID"}
 READERS = frozenset(("read", "mapfile", "readarray", "getopts"))
 """Programs that assign to the variables that they name."""
-ASSIGNING = MOVERS | READERS | {"printf"}
+_READ_INTO = ("REPLY", "MAPFILE", "OPTARG")
+"""Variables to which they assign if they name none."""
+DECLARERS = frozenset(("declare", "export", "local", "readonly", "typeset", "unset"))
+"""Programs that declare variables, where the grammar sees no declaration (`\\export x=y`)."""
+ASSIGNING = MOVERS | READERS | DECLARERS | {"printf", "let"}
 """Programs after which variables may have other values (`printf -v`)."""
 Kept = tuple[dict[str, str], Positional | None]
 """The values of all variables at some place of a text."""
 _WHITE = lazy_pattern(r"[ \t\n]+")
+_NAME = lazy_pattern(r"[A-Za-z_]\w*")
 
 
 class Variables:
@@ -32,6 +42,10 @@ class Variables:
         """The current folder."""
         self._values: dict[str, str] = {}
         self._expected: set[str] = set()
+        self._unstable: set[str] = set()
+        """Names whose values are never known: arithmetic or a trap changes them."""
+        self._moves_anytime = False
+        self._has_references = False
         self.positional: Positional | None = None
         """`$0`, `$1` and so on, where they are known."""
 
@@ -39,6 +53,13 @@ class Variables:
         """Note the names that `text` assigns anywhere: until then their values are unknown."""
         if "=" in text or "for " in text or "read" in text or "select" in text:
             self._expected.update(match[1] or match[2] for match in _ASSIGNED.finditer(text))
+        if "((" in text or "[" in text or "let" in text:
+            found = _COUNTED.finditer(text)
+            self.destabilize(match[1] or match[2] or match[3] for match in found)
+
+    def destabilize(self, names: Iterable[str]) -> None:
+        """Make the values of these variables unknown, whatever is assigned later."""
+        self._unstable.update(names)
 
     def assign(self, name: str, value: str, *, append: bool = False) -> None:
         """Give `name` a value; a second, different one makes it unknown."""
@@ -56,25 +77,56 @@ class Variables:
 
     def restore(self, kept: Kept) -> None:
         """Give all variables the values that they had."""
-        self._values, self.positional = kept
+        values, self.positional = kept
+        self._values = dict(values)
+
+    def find_changes(self, kept: Kept) -> list[str]:
+        """Return the names of the variables that have changed since."""
+        values, now = kept[0], self._values
+        changed = [name for name, value in values.items() if now.get(name, MANY) != value]
+        return changed + [name for name in now if name not in values]
 
     def forget_changes(self, kept: Kept) -> None:
         """Make unknown what has changed since: nothing says whether it ran."""
-        values, positional = kept
-        self.forget([name for name, value in self._values.items() if values.get(name) != value])
-        if self.positional is not positional:
+        self.forget(self.find_changes(kept))
+        if self.positional is not kept[1]:
             self.positional = None
 
+    def add_references(self) -> None:
+        """Make all values unknown for good: some names are those of other variables."""
+        self._has_references = True
+
+    def destabilize_changes(self, kept: Kept) -> None:
+        """Make unknown for good what has changed since: it may happen at any time."""
+        self.destabilize(self.find_changes(kept))
+        self._moves_anytime = self._moves_anytime or self.positional is not kept[1]
+        self.restore(kept)
+
     def has_lost(self, kept: Kept) -> bool:
-        """Whether something that was known has changed since."""
+        """Whether something that was known has changed since, or that nobody expected to."""
         values, positional = kept
-        return self.positional is not positional or any(
-            self._values[name] != value for name, value in values.items()
+        return (positional is not None and self.positional is not positional) or any(
+            values[name] != MANY if name in values else name not in self._expected
+            for name in self.find_changes(kept)
         )
 
     def move_positional(self, program: str, words: Sequence[str]) -> None:
         """Change `$1`, `$2` and so on as a program of `MOVERS` does."""
         self.positional = move(self.positional, program, words)
+
+    def read_into(self, program: str, words: Sequence[str]) -> None:
+        """Make unknown what a program of `READERS` assigns, or `printf -v`, or a declaration."""
+        if program == "printf" and not any(word[:2] == "-v" for word in words):
+            return
+        for word in words:
+            # `read -rax` and `printf -vx` have the name in the same word.
+            for name in (word, word[2:], word[3:], word[4:]) if word[:1] == "-" else (word,):
+                if match := _NAME.match(name):
+                    self.forget((match[0],))
+        if program in READERS:
+            self.forget(_READ_INTO)
+            if any(word[:2] == "-C" for word in words):  # a command, for each line that is read
+                self.positional, self._moves_anytime = None, True
 
     def replace(self, name: str, value: str) -> None:
         """Give `name` a value of a loop, whatever it was before.
@@ -83,15 +135,28 @@ class Variables:
         """
         self._values[name] = value
 
+    def remove(self, names: Iterable[str]) -> None:
+        """Take these variables away; the environment may have them, too."""
+        for name in names:
+            self._values.pop(name, None)
+            self._expected.add(name)
+
     def forget(self, names: Iterable[str]) -> None:
         """Make the values of these variables unknown."""
         self._values.update((name, MANY) for name in names)
+
+    def forget_all(self) -> None:
+        """Make all values unknown, as where nothing says when a text is read."""
+        self._expected.update(self._values)
+        self._values, self.positional = {}, None
 
     def replace_by_one_of(self, name: str, values: list[str]) -> None:
         """Give `name` the values of a loop, one after the other, whatever it was before."""
         if len(values) == 1:
             value = values[0]
-        elif values and not any(word[:1] in ("-", MANY, "") for word in values):
+        elif values and not any(
+            word[:1] in ("-", MANY, "") or _WHITE.search(word) for word in values
+        ):
             value = ANY
         else:
             value = MANY
@@ -99,27 +164,39 @@ class Variables:
 
     def read(self, name: str, *, quoted: bool) -> str:
         """Return what `$name` stands for, as a part of a word."""
-        if name == "_":
-            return ANY if quoted else MANY
+        if name == "_" or name in self._unstable or (self._has_references and name.isidentifier()):
+            return MANY
         value = self._values.get(name)
-        if value is None and self.positional is not None and (name.isdigit() or name in "@*"):
+        if value is None and self._knows_positional and (name.isdigit() or name in "@*"):
             return self.read_positional(name, int(name) if name.isdigit() else 1, quoted=quoted)
         if value is None:
             return self._read_unassigned(name, quoted=quoted)
         return self._expand(value, quoted=quoted)
 
+    @property
+    def _knows_positional(self) -> bool:
+        return self.positional is not None and not self._moves_anytime
+
     def _expand(self, value: str, *, quoted: bool) -> str:
         """Return a value as a part of a word; without quotes it may be several words."""
         if quoted:
             return protect(value)
-        if "IFS" in self._expected and not value.isalnum():
+        if self._has_own_separators and not (value.isalnum() and self._separates_no_letters()):
             return MANY
         value = re.sub(r"[*?]", GLOB, value)
         return _WHITE.sub(BREAK, protect(value))
 
+    @property
+    def _has_own_separators(self) -> bool:
+        return "IFS" in self._expected or "IFS" in self._values or "IFS" in self._unstable
+
+    def _separates_no_letters(self) -> bool:
+        separators = self._values.get("IFS", "")
+        return is_static(separators) and not any(map(str.isalnum, separators))
+
     def read_positional(self, name: str, first: int, *, quoted: bool) -> str:
         """Return what `$name` stands for; of `$@` and `$*` the words from `$first` on."""
-        if name == "*" and quoted and ("IFS" in self._expected or "IFS" in self._values):
+        if name == "*" and quoted and self._has_own_separators:
             return MANY
         chosen = self._choose(name, first)
         if chosen is None:
@@ -127,10 +204,10 @@ class Variables:
         if not quoted:
             return BREAK.join(self._expand(value, quoted=False) for value in chosen)
         # What a file name pattern among the words of a call stands for is known before the call.
-        return (" " if name == "*" else BREAK).join(map(protect, chosen))
+        return (" " if name == "*" else BREAK).join(protect(value) or EMPTY for value in chosen)
 
     def _choose(self, name: str, first: int) -> Positional | None:
-        if self.positional is None:
+        if self.positional is None or self._moves_anytime:
             return None
         return choose(self.positional, first, None if name in "@*" else first + 1)
 

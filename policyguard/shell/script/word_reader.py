@@ -31,7 +31,8 @@ _DEFAULT = re.compile(r"\$\{([A-Za-z_]\w*|[0-9]+|[@*]):?([-+?])")
 _ONE_WORD = frozenset(("word", "number", "string", "simple_expansion"))
 _CUT = re.compile(r"[\s{}]")
 _ASSIGNING = re.compile(r"\$\{(\w+):?=")
-_CHANGED = re.compile(r"\$\{([A-Za-z_]\w*)(?:[#%/^,]|:\d)")
+_CHANGED = re.compile(r"\$\{([A-Za-z_]\w*)[%^,]")
+_EXPANDED = re.compile(r"@P\}\Z")
 
 
 def read_raw(reading: Statements, node: Node, *, quoted: bool) -> str:
@@ -129,11 +130,10 @@ def _read_variable(reading: Statements, node: Node, *, quoted: bool) -> str:
         return _choose_default(variables, match[1], match[2], default, quoted=quoted)
     if match := _ASSIGNING.match(text):
         variables.forget(match.groups())
-    if match := _CHANGED.match(text):
-        # A part of the value is no option either, if the value is one word and known to be none.
-        value = variables.read(match[1], quoted=quoted)
-        if value == ANY:
-            return ANY
+    if (match := _CHANGED.match(text)) and variables.read(match[1], quoted=quoted) == ANY:
+        return ANY  # the beginning of what is one word, and no option
+    if _EXPANDED.search(text):
+        reading.add_unknown("substitution in an expansion")
     return MANY
 
 

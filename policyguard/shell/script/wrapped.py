@@ -10,6 +10,7 @@ import msgspec
 
 from policyguard.model.shell import Program, Wrapper
 from policyguard.shell.command_line import (
+    MANY,
     MARKS,
     NAME,
     Redirect,
@@ -19,13 +20,14 @@ from policyguard.shell.command_line import (
 )
 from policyguard.shell.option_texts import hides_command
 from policyguard.shell.options import WrapperOptions
+from policyguard.shell.plain import KEYWORDS
 from policyguard.shell.script.appended_input import add_input
 from policyguard.shell.script.code_reader import CodeReader
 from policyguard.shell.script.inputs import Input
 from policyguard.shell.script.outputs import Outputs, find_names_of
 from policyguard.shell.script.placeholders import find_unknown_end, put_in, write_marks
 from policyguard.shell.script.positional import MOVERS
-from policyguard.shell.script.variables import READERS, Variables
+from policyguard.shell.script.variables import ASSIGNING, Variables
 from policyguard.shell.script.written_files import PROCESS_FILE, WrittenFiles
 from policyguard.shell.words import is_static
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from policyguard.shell.script.statements import Statements
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
+_NAME = re.compile(r"[A-Za-z_]\w*")
 _INPUT_FILES = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/", "-")
 _END_OF_EXEC = (";", "+")
 _WINDOWS_PROGRAM = ".exe"
@@ -126,8 +129,10 @@ class Wrapped:
             return []
         if program in MOVERS:
             reading.variables.move_positional(program, arguments)
-        if program in READERS or (program == "printf" and "-v" in arguments):
-            reading.variables.forget(word for word in arguments if word.isidentifier())
+        elif program in ASSIGNING:
+            reading.variables.read_into(program, arguments)
+        elif program in KEYWORDS:
+            self._run_keyword(program, arguments)
         known = self._programs.find(program)
         if known is not None:
             for text in reading.reader.option_texts.find(known, arguments, program):
@@ -141,10 +146,17 @@ class Wrapped:
             outer = reading.variables
             if wrapper.elsewhere:
                 reading.variables = Variables(reading.reader.variables, folder=f"/{NAME}")
+            kept = outer.keep()
+            if wrapper.later:
+                outer.forget_all()
+            before = outer.keep()
             try:
                 return self._unwrap(wrapper, name, [*behind], index, given)
             finally:
                 reading.variables = outer
+                if wrapper.later:
+                    outer.destabilize_changes(before)
+                    outer.restore(kept)
         _, runner, behind = self._code.find_for(program, arguments)
         if runner is not None and runner.hidden:
             reading.add_unknown("commands of another shell", command.sources)
@@ -154,6 +166,15 @@ class Wrapped:
             for found in reading.reader.option_texts.guess(arguments):
                 self._run_visible(found, guessed=True, around=(*command.wrappers, program))
         return []
+
+    def _run_keyword(self, program: str, words: list[str]) -> None:
+        """Forget what stands behind a keyword that the grammar takes for a program: `time x=y`."""
+        variables = self.reading.variables
+        variables.forget(match[0] for word in words if (match := _NAME.match(word)))
+        if not MOVERS.isdisjoint(words):
+            variables.positional = None
+        if b"$" in self.reading.source and (program == "{" or "{" in words):
+            self.reading.add_unknown("syntax error")  # the grammar ends the group elsewhere
 
     def _moves_own(self, command: SimpleCommand) -> bool:
         """Whether the shell that reads the text runs a command of `MOVERS`, for certain."""
@@ -263,12 +284,18 @@ class Wrapped:
                 indices += self.run_text(text, given)
             return indices
         names: list[str] = []
+        kept = variables.keep()
         while wrapper.assignments and rest and (match := _ASSIGNMENT.match(rest[0])):
             names.append(match[1])
-            self.assign(match[1], rest[0][match.end() :])
+            value = rest[0][match.end() :]
+            self.assign(match[1], value)
+            variables.replace(match[1], value)
             rest = rest[1:]
         if not rest:
-            return self._run_script([], options, index, given) if wrapper.starts_shell else []
+            if wrapper.starts_shell:
+                indices = self._run_script([], options, index, given)
+            variables.restore(kept)
+            return indices
         if wrapper.joins:
             made = add_input(self, rest, given, options) if wrapper.appends else [rest]
             return [each for words in made for each in self.run_text(" ".join(words), given)]
@@ -280,11 +307,14 @@ class Wrapped:
         if options.other_command:
             options.placeholder = "{}"
             made += add_input(self, options.other_command, given, options)
-        return [
+        indices = [
             each
             for words in made
             for each in self.add(words, given, command.redirects, assigned, around)
         ]
+        if names:
+            variables.restore(kept)
+        return indices
 
     def _only_sets_up(self, rest: list[str], given: Input) -> bool:
         """Whether a shell runs nothing but settings, as in `eval "$(pyenv init -)"`."""
@@ -353,7 +383,19 @@ class Wrapped:
     def _run_script(
         self, operands: list[str], options: WrapperOptions, index: int, given: Input
     ) -> list[int]:
-        """Run the input of a shell, or a file that is its input."""
+        """Run the input of a shell, or a file that is its input, with `operands` for `$1` on."""
+        if options.wrapper.sources and len(operands) < 2:
+            return self._read_script(operands, options, index, given)
+        variables = self.reading.variables
+        outer = variables.positional
+        variables.positional = [MANY, *operands] if options.reads_input else operands or [MANY]
+        indices = self._read_script(operands, options, index, given)
+        variables.positional = outer
+        return indices
+
+    def _read_script(
+        self, operands: list[str], options: WrapperOptions, index: int, given: Input
+    ) -> list[int]:
         file = operands[0] if operands and not options.reads_input else None
         if options.wrapper.sources and file is None:
             return []

@@ -46,7 +46,7 @@ def substitute_names(tree: MappingNode, known: KnownNames) -> tuple[MappingNode,
     found = resolver.resolve()
     if not resolver.found_any:
         return found, []
-    problems = schema.validator().validate(to_plain(found))
+    problems = schema.validator().validate(to_plain(_changed_sections(found, tree)))
     for problem in problems:
         node, rest = descend(found, problem.path)
         name = resolver.substituted.get(id(node))
@@ -56,6 +56,15 @@ def substitute_names(tree: MappingNode, known: KnownNames) -> tuple[MappingNode,
             resolver.report(node, described.code, message, described.hint)
     pruned, _ = prune(found, problems)
     return pruned if pruned is not None else found, resolver.diagnostics
+
+
+def _changed_sections(found: MappingNode, tree: MappingNode) -> MappingNode:
+    """Return what must be validated again; `policyguard` and `name`, which are required, stay."""
+    return found.with_entries(
+        (key, node)
+        for key, node in found.entries
+        if isinstance(node, ScalarNode) or node is not tree.get(key.text)
+    )
 
 
 class _Resolver:

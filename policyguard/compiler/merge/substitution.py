@@ -93,6 +93,8 @@ class _Resolver:
 
     def _resolve_node(self, node: Node, around: schema.Subschema) -> Node | None:
         """Return `node` with its names resolved; None for an unknown name."""
+        if not _has_reference(node):
+            return node
         shape = schema.resolve_for(around, to_outline(node))
         if isinstance(node, ScalarNode):
             name = _reference_name(node) if shape.get("x-scalar") in _SINGLE_VALUES else None
@@ -188,6 +190,14 @@ def _lists_by_name(section: MappingNode) -> Iterator[tuple[str, SequenceNode]]:
     for key, value in section.entries:
         if isinstance(value, SequenceNode):
             yield key.text, value
+
+
+def _has_reference(node: Node) -> bool:
+    if isinstance(node, ScalarNode):
+        return _reference_name(node) is not None
+    if isinstance(node, SequenceNode):
+        return any(map(_has_reference, node.items))
+    return any(_has_reference(value) for _, value in node.entries)
 
 
 def _reference_name(node: Node) -> str | None:

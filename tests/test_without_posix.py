@@ -35,7 +35,6 @@ os.supports_dir_fd = os.supports_effective_ids = os.supports_fd = set()
 POLICY = """
 policyguard: 1
 name: p
-extends: [core]
 budgets: {b: {calls: 2}}
 """
 TESTS = """
@@ -46,7 +45,7 @@ tests: [{name: three, steps: [{call: {a: {}}, times: 2}, {call: {c: {}}, expect:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder whose policy the first process compiles."""
+    """A folder with a policy, its tests and a trace."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "policy.yaml").write_text(POLICY)
     (folder / "tests.yaml").write_text(TESTS)
@@ -56,6 +55,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "HOME": str(folder), "PYTHONPATH": str(ROOT)}
+    environment.pop("POLICYGUARD_CACHE", None)
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", WITHOUT_POSIX + code],
         cwd=folder,

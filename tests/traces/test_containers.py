@@ -76,7 +76,7 @@ def recordings() -> list[Path]:
     return [path for path in files if path.is_file() and path.stat().st_size < SMALL]
 
 
-@pytest.mark.parametrize("path", some(recordings(), 4), ids=lambda path: path.name[:60])
+@pytest.mark.parametrize("path", some(recordings(), 6), ids=lambda path: path.name[:60])
 def test_compression_does_not_change_a_recording(path: Path, tmp_path: Path) -> None:
     plain = contents(Reader().iter_files(path))
     data = path.read_bytes()

@@ -35,13 +35,22 @@ os.supports_dir_fd = os.supports_effective_ids = os.supports_fd = set()
 POLICY = """
 policyguard: 1
 name: p
-extends: [core]
 budgets: {b: {calls: 2}}
 """
 TESTS = """
 policy: policy.yaml
 tests: [{name: three, steps: [{call: {a: {}}, times: 2}, {call: {c: {}}, expect: block}]}]
 """
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a policy, its tests and a trace."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "policy.yaml").write_text(POLICY)
+    (folder / "tests.yaml").write_text(TESTS)
+    (folder / "trace.jsonl").write_bytes((ROOT / "docs/demo/trace.jsonl").read_bytes())
+    return folder
 
 
 def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -57,8 +66,7 @@ def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_guard_without_a_store(tmp_path: Path) -> None:
-    (tmp_path / "policy.yaml").write_text(POLICY)
+def test_a_guard_without_a_store(project: Path) -> None:
     done = run(
         """
 from policyguard import CallRefused, Guard
@@ -73,7 +81,7 @@ with Guard.load("policy.yaml") as guard:
     print(asyncio.run(main()))
     print(guard.session("u").run("a", {}, lambda: "ran"))
 """,
-        tmp_path,
+        project,
     )
     assert done.stderr == ""
     assert done.stdout.split("\n")[0].startswith("False")
@@ -119,10 +127,7 @@ def test_what_lasts_is_refused_before_anything_is_written(code: str, tmp_path: P
         ),
     ],
 )
-def test_commands(arguments: list[str], shown: str, tmp_path: Path) -> None:
-    (tmp_path / "policy.yaml").write_text(POLICY)
-    (tmp_path / "tests.yaml").write_text(TESTS)
-    (tmp_path / "trace.jsonl").write_bytes((ROOT / "docs/demo/trace.jsonl").read_bytes())
-    done = run(f"from policyguard.cli import main\nmain({arguments!r})", tmp_path)
+def test_commands(arguments: list[str], shown: str, project: Path) -> None:
+    done = run(f"from policyguard.cli import main\nmain({arguments!r})", project)
     assert "Traceback" not in done.stderr, done.stderr
     assert shown in done.stdout + done.stderr

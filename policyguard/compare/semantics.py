@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as MappingType
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -257,37 +257,39 @@ def _limit_kinds(limits: msgspec.Struct) -> list[str]:
 
 
 def _read_entry(path: Path, value: Any) -> EntrySemantics:
-    return EntrySemantics(path, dict(_read_values(value, ())))
+    fields: dict[FieldPath, Any] = {}
+    _read_values(value, (), fields)
+    return EntrySemantics(path, fields)
 
 
-def _read_values(value: Any, field: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
-    """Yield the values of an entry in canonical form."""
+def _read_values(value: Any, field: FieldPath, found: dict[FieldPath, Any]) -> None:
+    """Put the values of an entry into `found`, in canonical form."""
     name = field[-1] if field else ""
     if value is None or name in _IGNORED_FIELDS or (name == "mode" and value == "enforce"):
         return
     if name == "locked" and not value and len(field) > 1:
         return  # a part of an entry
     if isinstance(value, Selector):
-        yield field, SelectedItems(frozenset(value.items), value.outside)
+        found[field] = SelectedItems(frozenset(value.items), value.outside)
     elif isinstance(value, msgspec.Struct):
         for attribute in _struct_fields(type(value)):
-            yield from _read_values(getattr(value, attribute.name), (*field, attribute.encode_name))
+            _read_values(getattr(value, attribute.name), (*field, attribute.encode_name), found)
     elif isinstance(value, dict):
         for key, child_value in value.items():
-            yield from _read_values(child_value, (*field, str(key)))
+            _read_values(child_value, (*field, str(key)), found)
     elif isinstance(value, tuple) and any(isinstance(item, msgspec.Struct) for item in value):
         for index, item in enumerate(value):
-            yield from _read_values(item, (*field, str(index)))
+            _read_values(item, (*field, str(index)), found)
     elif isinstance(value, tuple):
         items = tuple(
             _normalize_expression(item) if name in _CEL_FIELDS else _typed_scalar(item)
             for item in value
         )
-        yield field, items if name in _ORDERED_FIELDS else frozenset(items)
+        found[field] = items if name in _ORDERED_FIELDS else frozenset(items)
     elif isinstance(value, str) and value != "none" and (name in _CEL_FIELDS or not field):
-        yield field, _normalize_expression(value)
+        found[field] = _normalize_expression(value)
     else:
-        yield field, _typed_scalar(value)
+        found[field] = _typed_scalar(value)
 
 
 _struct_fields = cache(msgspec.structs.fields)  # which resolves all annotations, each time
@@ -298,6 +300,7 @@ def _typed_scalar(value: Any) -> Any:
     return ("bool", value) if isinstance(value, bool) else value
 
 
+@lru_cache(maxsize=256)
 def _normalize_expression(text: str) -> NormalizedExpression | str:
     tree = parse(text, lambda code, message, span, help_: None)
     return text if tree is None else NormalizedExpression(_normalize_tree(tree))

@@ -12,7 +12,7 @@ from policyguard.compiler.merge.locks import Locks
 from policyguard.compiler.merge.merger import FIRST_MATCH_LISTS, is_merged_by_key
 from policyguard.engines.yaml_tree import MappingNode, Node, ScalarNode, SequenceNode
 from policyguard.model.policy import Policy
-from policyguard.report.policy.annotated import AnnotatedPolicy, AnnotatedValue
+from policyguard.report.policy.annotated import AnnotatedPolicy, AnnotatedValue, Scalar
 
 KeyPath = tuple[str, ...]
 
@@ -143,12 +143,14 @@ def _disabled_entries(root: Node) -> Iterator[tuple[ScalarNode, Node]]:
 
 def _to_shown(node: Node) -> AnnotatedValue:
     """Annotate a value with its place in its file."""
-    found = AnnotatedValue(None, node.source.file, node.span.line)
+    value: Scalar | list[AnnotatedValue] | dict[str, AnnotatedValue]
     if isinstance(node, MappingNode):
-        return replace(found, value={key.text: _to_shown(value) for key, value in node.entries})
-    if isinstance(node, SequenceNode):
-        return replace(found, value=[_to_shown(item) for item in node.items])
-    return replace(found, value=node.value)
+        value = {key.text: _to_shown(child) for key, child in node.entries}
+    elif isinstance(node, SequenceNode):
+        value = [_to_shown(item) for item in node.items]
+    else:
+        value = node.value
+    return AnnotatedValue(value, node.source.file, node.span.line)
 
 
 def _location(node: Node) -> tuple[str, int]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
+from operator import is_
 from typing import Any, NamedTuple
 
 from policyguard.engines.source import SourceText
@@ -79,8 +80,10 @@ class SequenceNode(_LocatedNode):
     items: tuple[Node, ...]
 
     def with_items(self, items: Iterable[Node]) -> SequenceNode:
-        """Return a sequence at the same position with other items."""
-        return replace(self, items=tuple(items))
+        """Return a sequence at the same position with these items; itself if they are its own."""
+        found = tuple(items)
+        is_same = len(found) == len(self.items) and all(map(is_, found, self.items))
+        return self if is_same else SequenceNode(self.source, self.start, self.end, found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,11 +113,17 @@ class MappingNode(_LocatedNode):
         return self._index[key][0]
 
     def with_entries(self, entries: Iterable[tuple[ScalarNode, Node]]) -> MappingNode:
-        """Return a mapping at the same position with other entries."""
-        return MappingNode(self.source, self.start, self.end, tuple(entries))
+        """Return a mapping at the same position with these entries; itself if they are its own."""
+        found = tuple(entries)
+        is_same = len(found) == len(self.entries) and all(map(_is_same_entry, found, self.entries))
+        return self if is_same else MappingNode(self.source, self.start, self.end, found)
 
 
 Node = ScalarNode | SequenceNode | MappingNode
+
+
+def _is_same_entry(one: tuple[ScalarNode, Node], other: tuple[ScalarNode, Node]) -> bool:
+    return one[0] is other[0] and one[1] is other[1]
 
 
 class ParsedDocument(NamedTuple):

@@ -17,8 +17,9 @@ import pytest
 from policyguard import cel
 from tests.cel.expressions import Expressions, data
 from tests.cel.reference_engines import TYPED, UNTYPED, CelPy, EngineResult, Oracle, evaluate
+from tests.examples import examples
 
-SHORT, LONG = range(1_000), range(1_000, 21_000)
+SHORT, LONG = range(examples(1_000, 2)), range(1_000, 21_000)
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,7 @@ def test_results_match_the_oracle() -> None:
 
 
 def test_results_match_cel_python() -> None:
-    seeds = SHORT[:300]
+    seeds = SHORT[: examples(300, 2)]
     found, counts = against_celpy(seeds)
     explain(found, CELPY_DEFECTS)
     assert len(found) < len(seeds) / 20

@@ -81,7 +81,7 @@ def test_any_text(source: str) -> None:
         cel.compile(source, SAMPLE_DECLARATIONS)
 
 
-@settings(max_examples=examples(400))
+@settings(max_examples=examples(400, 8))
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=25).map("".join))
 def test_any_mixture_of_fragments(source: str) -> None:
     for check in (True, False):
@@ -91,7 +91,7 @@ def test_any_mixture_of_fragments(source: str) -> None:
             check_problems(source, error)
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(300, 8))
 @given(st.integers(0, 2**32), st.integers(0, 500), st.sampled_from(FRAGMENTS))
 def test_any_edited_expression(seed: int, offset: int, fragment: str) -> None:
     source = Expressions(seed).next()
@@ -107,7 +107,7 @@ def test_any_edited_expression(seed: int, offset: int, fragment: str) -> None:
             check_problems(edited, error)
 
 
-@settings(max_examples=examples(400))
+@settings(max_examples=examples(400, 8))
 @given(st.integers(0, 2**32), random_activations)
 def test_any_expression_with_any_data(seed: int, values: dict[str, Any]) -> None:
     program = cel.compile(Expressions(seed).next(), UNTYPED, check=False)
@@ -133,14 +133,14 @@ METHODS = (
 )
 
 
-@settings(max_examples=examples(600))
+@settings(max_examples=examples(600, 8))
 @given(st.sampled_from(METHODS), anything, anything)
 def test_any_function_with_any_data(source: str, x: Any, y: Any) -> None:
     declarations = cel.Declarations({"x": cel.DYN, "y": cel.DYN})
     evaluate(cel.compile(source, declarations), {"x": x, "y": y})
 
 
-@settings(max_examples=examples(400))
+@settings(max_examples=examples(400, 8))
 @given(st.integers(0, 2**32))
 def test_both_generated_functions_agree(seed: int) -> None:
     """The function that absorbs errors returns what the fast one returns."""

@@ -116,7 +116,7 @@ FUNCTIONS = _functions()
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-@settings(max_examples=examples(120))
+@settings(max_examples=examples(120, 8))
 @given(x=TEXTS, y=TEXTS)
 def test_a_value_or_an_error(expression: str, x: str, y: str) -> None:
     names = {"x": cel.STRING, "y": cel.STRING}

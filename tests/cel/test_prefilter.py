@@ -47,7 +47,7 @@ def run_prefilter(programs: list[cel.Program], activation: SimpleNamespace) -> t
     return prefilter(activation)
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(300, 8))
 @given(st.lists(st.integers(0, 2**32), min_size=1, max_size=8), random_activations, st.randoms())
 def test_skipped_conditions_are_false(
     seeds: list[int], random_values: dict[str, Any], random: Random

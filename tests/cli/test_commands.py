@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from policyguard import cli
 from policyguard.cli import _COMMANDS, _MEANT, main
+from tests.kept_policies import keep_compiled
 
 FOLDER = Path(cli.__file__).parent
 
@@ -68,6 +69,7 @@ main(["explain", "yaml/encoding"])
 def test_a_reader_that_has_read_enough_ends_a_command_in_silence(
     command: str, tmp_path: Path
 ) -> None:
+    keep_compiled("core")  # under which `simulate` replays
     trace = tmp_path / "trace.jsonl"
     line = '{"event":"admitted","session":"s%d","call":"c","tool":"t","args":{"x":"%s"}}\n'
     trace.write_text("".join(line % (n, "y" * 90) for n in range(2_000)))

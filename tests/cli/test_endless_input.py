@@ -12,6 +12,7 @@ import pytest
 
 from policyguard.store.protocol import Anchor, Caps
 from policyguard.store.sqlite.store import SqliteStore
+from tests.examples import slow_but
 
 DEMO = Path(__file__).parents[2] / "docs" / "demo" / "trace.jsonl"
 ZERO = "/dev/zero"
@@ -35,25 +36,30 @@ def run(*args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     ("command", "message"),
     [
         ("journal show FILE", "a line has more than"),
-        ("journal show --follow FILE", "a line has more than"),
         ("constraints import FILE --store STORE", "a line has more than"),
         ("constraints list --store FILE", "not a regular file"),
         ("journal verify FILE", "not a regular file"),
         ("journal verify JOURNAL --anchor FILE", "a line has more than"),
         ("journal verify JOURNAL --key FILE", "more than 65,536 bytes"),
-        ("journal anchors --store FILE", "not a regular file"),
         ("simulate JOURNAL --labels FILE", "a line has more than"),
         ("simulate JOURNAL --policy FILE", "not a regular file"),
-        ("simulate JOURNAL --baseline FILE", "not a regular file"),
         ("simulate FILE", "not a regular file"),
-        ("suggest JOURNAL --max-harm 0.1 --labels FILE", "a line has more than"),
-        ("traces stats FILE", "not a regular file"),
-        ("traces convert FILE -o -", "not a regular file"),
         ("lint FILE", "not a regular file"),
         ("lint --config FILE", "at most 1,048,576 are allowed"),
         ("test FILE", "at most 1,048,576 are allowed"),
-        ("policy show FILE", "not a regular file"),
-        ("policy diff core FILE", "not a regular file"),
+        *(
+            pytest.param(command, message, marks=pytest.mark.slow)
+            for command, message in (
+                ("journal show --follow FILE", "a line has more than"),
+                ("journal anchors --store FILE", "not a regular file"),
+                ("simulate JOURNAL --baseline FILE", "not a regular file"),
+                ("suggest JOURNAL --max-harm 0.1 --labels FILE", "a line has more than"),
+                ("traces stats FILE", "not a regular file"),
+                ("traces convert FILE -o -", "not a regular file"),
+                ("policy show FILE", "not a regular file"),
+                ("policy diff core FILE", "not a regular file"),
+            )
+        ),
     ],
 )
 def test_an_endless_device_is_named_in_a_message(
@@ -67,7 +73,7 @@ def test_an_endless_device_is_named_in_a_message(
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("command", ["lint", "test", "lint --fix"])
+@pytest.mark.parametrize("command", slow_but(("lint", "test"), ["lint", "test", "lint --fix"]))
 def test_a_huge_file_in_a_folder_is_not_read_as_a_whole(command: str, tmp_path: Path) -> None:
     for name in ("x.yaml", "tests.yaml"):
         (tmp_path / name).touch()
@@ -77,7 +83,9 @@ def test_a_huge_file_in_a_folder_is_not_read_as_a_whole(command: str, tmp_path: 
     assert "no policy in" in done.stderr or "no tests.yaml" in done.stderr
 
 
-@pytest.mark.parametrize("content", ["", "host\n", "[1]\n{}\n", '{"event": 1}\n'])
+@pytest.mark.parametrize(
+    "content", slow_but(("", "[1]\n{}\n"), ["", "host\n", "[1]\n{}\n", '{"event": 1}\n'])
+)
 def test_a_file_without_an_event_is_no_journal(content: str, tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text(content)
@@ -102,7 +110,11 @@ def test_a_folder_in_place_of_a_journal_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["--help", "schema", "lint", f"simulate {DEMO}", f"journal show {DEMO}"]
+    "command",
+    slow_but(
+        ("--help", "lint"),
+        ["--help", "schema", "lint", f"simulate {DEMO}", f"journal show {DEMO}"],
+    ),
 )
 def test_a_closed_standard_output_is_named_and_2(command: str) -> None:
     line = f'exec "{sys.executable}" -m policyguard {command} >&-'

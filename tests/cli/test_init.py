@@ -45,7 +45,7 @@ def test_what_check_reads_and_prints_has_a_schema() -> None:
             jsonschema.Draft202012Validator({**described, **reference}).validate(document)
 
 
-@pytest.mark.parametrize("pack", slow_but(("coding-agent", "core"), PACKS))
+@pytest.mark.parametrize("pack", slow_but(("coding-agent",), PACKS))
 def test_what_is_written_extends_the_pack_and_is_clean(pack: str) -> None:
     result = run("init", pack, "--output", "mine.yaml")
     assert result.exit_code == 0

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from policyguard.cli import main
 from tests.examples import slow_but
+from tests.kept_policies import keep_compiled
 from tests.terminal import run_at_terminal
 
 RULE = "rules: {no-b: {tools: [read], when: 'true', message: no}}"
@@ -28,11 +29,29 @@ STEPS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def compiled_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = _write(tmp_path_factory.mktemp("compiled"))
+    keep_compiled(str(folder / "p.yaml"))
+    return folder
+
+
+@pytest.fixture
+def compiled(compiled_folder: Path) -> Path:
+    """A folder whose policy is compiled, without what `init` wrote."""
+    (compiled_folder / "new.yaml").unlink(missing_ok=True)
+    return compiled_folder
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "p.yaml").write_text(POLICY)
-    (tmp_path / "p.tests.yaml").write_text(TESTS)
-    return tmp_path
+    return _write(tmp_path)
+
+
+def _write(folder: Path) -> Path:
+    (folder / "p.yaml").write_text(POLICY)
+    (folder / "p.tests.yaml").write_text(TESTS)
+    return folder
 
 
 def _in(folder: Path, args: list[str]) -> list[str]:
@@ -41,9 +60,9 @@ def _in(folder: Path, args: list[str]) -> list[str]:
 
 @pytest.mark.parametrize(("args", "says"), STEPS)
 def test_the_next_step_is_the_last_line_at_a_terminal(
-    folder: Path, args: list[str], says: str
+    compiled: Path, args: list[str], says: str
 ) -> None:
-    _, shown = run_at_terminal(*_in(folder, args), columns=400)
+    _, shown = run_at_terminal(*_in(compiled, args), columns=400)
     last = shown.rstrip().splitlines()[-1]
     assert last.startswith("next  ")
     assert says in last
@@ -51,12 +70,12 @@ def test_the_next_step_is_the_last_line_at_a_terminal(
 
 
 @pytest.mark.parametrize("args", slow_but([STEPS[0][0], STEPS[1][0]], [args for args, _ in STEPS]))
-def test_pipes_and_parsed_formats_get_no_next_step(folder: Path, args: list[str]) -> None:
-    piped = CliRunner().invoke(main, _in(folder, args), catch_exceptions=False)
+def test_pipes_and_parsed_formats_get_no_next_step(compiled: Path, args: list[str]) -> None:
+    piped = CliRunner().invoke(main, _in(compiled, args), catch_exceptions=False)
     assert "next " not in piped.output
     if args[0] != "init":
         for form in ("json", "junit"):
-            _, shown = run_at_terminal(*_in(folder, args), "--format", form, columns=400)
+            _, shown = run_at_terminal(*_in(compiled, args), "--format", form, columns=400)
             assert "\nnext " not in shown
 
 

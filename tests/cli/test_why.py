@@ -33,14 +33,15 @@ budgets:
 """
 
 
-@pytest.fixture(params=["keep", "hash", "drop"])
+@pytest.fixture(scope="module", params=["keep", "hash", "drop"])
 def kept(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def run(tmp_path: Path, kept: str) -> Any:
-    policy, store = tmp_path / "policy.yaml", tmp_path / "state.db"
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, kept: str) -> Any:
+    folder = tmp_path_factory.mktemp(kept)
+    policy, store = folder / "policy.yaml", folder / "state.db"
     policy.write_text(POLICY.replace("ARGS", kept), "utf-8")
     with Guard.load(policy, store=store) as guard:
         session = guard.session("s")

@@ -39,7 +39,7 @@ from policyguard.store.file_cache import FileCache
 from policyguard.testing.runner import run_test
 from policyguard.testing.suite_reader import build_suite, parse_file
 from policyguard.traces import Reader
-from tests.examples import examples, slow_but, some
+from tests.examples import THOROUGH, examples, slow_but, some
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = Path(os.environ.get("POLICYGUARD_EXAMPLES", ROOT.parent / "shared" / "example-policies"))
@@ -180,7 +180,7 @@ def recordings() -> list[Path]:
 # Content
 
 
-@pytest.mark.parametrize("pack", slow_but(("core", "coding-agent"), PACKS))
+@pytest.mark.parametrize("pack", slow_but(("coding-agent",), PACKS))
 def test_cached_pack_decides_like_a_fresh_one(pack: str, folder: Path, compiled: Counted) -> None:
     fresh, known = compile_twice(pack, {}, compiled)
     traces = recordings()
@@ -192,7 +192,7 @@ def test_cached_pack_decides_like_a_fresh_one(pack: str, folder: Path, compiled:
     not EXAMPLES.is_dir(), reason=f"no example policies in {EXAMPLES} (POLICYGUARD_EXAMPLES)"
 )
 def test_cached_example_policies_decide_like_fresh_ones(folder: Path, compiled: Counted) -> None:
-    files = list(valid_policies(some(sorted(EXAMPLES.glob("*.yaml")), 5)))
+    files = list(valid_policies(some(sorted(EXAMPLES.glob("*.yaml")), 8)))
     assert files
     for file in files:
         fresh, known = compile_twice(file, {}, compiled)
@@ -201,7 +201,7 @@ def test_cached_example_policies_decide_like_fresh_ones(folder: Path, compiled: 
         assert_same(fresh, known)
 
 
-@pytest.mark.parametrize("file", some([*STORIES, *TESTS], 8), ids=lambda file: file.name)
+@pytest.mark.parametrize("file", some([*STORIES, *TESTS], 12), ids=lambda file: file.name)
 def test_cached_policies_pass_the_same_stories(
     file: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: Counted
 ) -> None:
@@ -564,7 +564,9 @@ def test_invalid_entry_is_ignored(
     assert compiled.times == 2
 
 
-@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(300, 10), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.data())
 def test_entry_with_arbitrary_values_is_used_or_ignored(
     small: Path, folder: Path, data: st.DataObject
@@ -656,7 +658,7 @@ SOURCES = (
 )
 
 
-@settings(max_examples=examples(400))
+@settings(max_examples=examples(400, 10))
 @given(st.sampled_from(SOURCES), st.data())
 def test_forged_tree_cannot_inject_code(source: str, data: st.DataObject) -> None:
     """Generated code calls only allowed functions, whatever the tree contains."""
@@ -714,8 +716,10 @@ session = Guard.load({str(small.absolute())!r}, store={store!r}, cache=True).ses
 decision = session.check("fetch", {{"count": 9}})
 print(decision.effect, sorted(({HEAVY} | {{'sqlite3'}}) & sys.modules.keys()))
 """
-    fresh, known = run(code, folder), run(code, folder)
-    assert fresh.startswith("block ['celpy', 'jsonschema', 'lark',")
+    if store is None or THOROUGH:
+        assert run(code, folder).startswith("block ['celpy', 'jsonschema', 'lark',")
+    compile_policy(small.absolute())
+    known = run(code, folder)
     assert known == f"block {[] if store is None else ['sqlite3']}\n"
 
 
@@ -738,7 +742,7 @@ finally:
 
 @pytest.mark.parametrize(
     "case",
-    [*some(LINTED, 4), *slow_but((Path("research-agent"),), map(Path, PACKS))],
+    [*some(LINTED, 8), *slow_but((Path("research-agent"),), map(Path, PACKS))],
     ids=str,
 )
 def test_cached_lint_reports_the_same(

@@ -58,14 +58,14 @@ TREE = st.recursive(
 )
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300, 8), deadline=None)
 @given(st.dictionaries(WORDS, TREE, max_size=6))
 def test_random_trees_with_the_languages_own_words(tree):
     text = json.dumps({"policyguard": 1, "name": "x", **tree})
     check_result(read_text(text))
 
 
-@settings(max_examples=examples(500), deadline=None)
+@settings(max_examples=examples(500, 8), deadline=None)
 @given(st.randoms(use_true_random=False), st.sampled_from(POLICIES))
 def test_policies_with_parts_deleted_repeated_and_swapped(rng: random.Random, text):
     tokens = TOKEN.findall(text)

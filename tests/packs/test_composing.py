@@ -40,7 +40,7 @@ def _refusals(
     return max_calls, []
 
 
-@pytest.mark.parametrize("packs", some(permutations(PACKS, 2), 3), ids=" ".join)
+@pytest.mark.parametrize("packs", some(permutations(PACKS, 2), 6), ids=" ".join)
 def test_any_two_packs_compile_together(tmp_path: Path, packs: tuple[str, str]) -> None:
     assert compile_policy(_policy(tmp_path, *packs)).diagnostics == ()
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from policyguard.shell.pattern import CommandPattern, PatternError
 from policyguard.shell.pattern_set import CommandPatterns
+from tests.examples import some
 from tests.shell.shell_cases import CORPORA, compile_patterns, read_case, shell_reader
 
 CASES = [
@@ -79,7 +80,7 @@ def test_the_prefilter_drops_nothing_that_may_match(name: str) -> None:
     corpus = read_case(name)
     patterns = compile_patterns(*corpus["patterns"])
     everything = CommandPatterns([CommandPattern("*"), *patterns.patterns], shell_reader())
-    for text in (*corpus["blocked"], *corpus["allowed"]):
+    for text in some((*corpus["blocked"], *corpus["allowed"]), 3):
         parsed = [pattern for pattern in patterns.patterns if _may_match(pattern, text)]
         assert (patterns.find(text) is not None) == bool(parsed)
     assert everything.find("ls") is not None

@@ -93,7 +93,7 @@ def test_corpora(name: str) -> None:
         _compare(text)
 
 
-@settings(max_examples=examples(800))
+@settings(max_examples=examples(800, 8))
 @given(SCRIPTS)
 @example(" - a=1")
 def test_random_scripts(text: str) -> None:
@@ -111,7 +111,7 @@ def test_what_is_split_is_no_syntax_error(text: str) -> None:
 PATTERNS = ("rm -r", "git push !*", "tee > /tmp/**", "echo|cat | sh|bash", "find -exec", "ls !-a")
 
 
-@settings(max_examples=examples(400))
+@settings(max_examples=examples(400, 8))
 @given(SCRIPTS)
 @example("tee ls && ls")
 @example("echo x > ls; ls")

@@ -33,7 +33,7 @@ rules: {no-b: {tools: [read], when: 'call.args.path == "/b"', message: no}}
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
     """A job with a large file, small ones, a family in two files, labels, and what is no trace."""
-    large = [lines(f"l{n}", [read(f"/{n % 5}"), failed("run", "boom", n=n)] * 9) for n in range(80)]
+    large = [lines(f"l{n}", [read(f"/{n % 5}"), failed("run", "boom", n=n)] * 4) for n in range(80)]
     files = [write(tmp_path / "large.jsonl", *large)]
     for number in range(12):
         calls = [read("/b"), *[failed("run", "boom", x=1)] * (number % 7)]

@@ -296,7 +296,7 @@ main(prog_name="policyguard")
 
 @pytest.mark.parametrize("form", ["json", pytest.param("text", marks=pytest.mark.slow)])
 def test_two_workers_give_the_same_report_to_the_byte(mixed: Path, form: str) -> None:
-    cases = some(sorted(CASES.iterdir()), 4)
+    cases = some(sorted(CASES.iterdir()), 8)
 
     def report(workers: int) -> bytes:
         command = [sys.executable, "-c", SMALL_WORKERS, "simulate", mixed, *cases,

@@ -38,7 +38,7 @@ from policyguard.traces import Reader, Skipped
 from tests.examples import some
 
 CASES = Path(__file__).parent.parent / "cases" / "traces"
-STORIES = some(sorted(folder for folder in CASES.iterdir() if folder.is_dir()), 2)
+STORIES = some(sorted(folder for folder in CASES.iterdir() if folder.is_dir()), 3)
 FEWEST = 20
 """The minimum number of calls of a legitimate run."""
 MAX_SERIES = 40

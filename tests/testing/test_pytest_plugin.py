@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +15,11 @@ PLUGIN = "policyguard.testing.pytest_plugin"
 
 def pytest_in(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     # The plugin is given by its module; the installed entry point would register it once more.
-    loading = ["-p", "no:policyguard", "-p", PLUGIN, "-p", "no:cacheprovider", "-p", "no:xdist"]
+    loading = ["-p", PLUGIN, "-p", "no:cacheprovider"]
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-v", *loading, *args],
         cwd=folder,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=60,

@@ -31,7 +31,7 @@ from policyguard.traces.containers.compression import (
 from policyguard.traces.containers.tar import iter_members
 from policyguard.traces.formats import inspect_ai
 from policyguard.traces.item import UnreadableError
-from tests.examples import examples
+from tests.examples import examples, some
 from tests.traces.archives import OWN, one_reason, tarred, zip_by_zstd, zipped, zstd
 
 HERE = Path(__file__).parent
@@ -76,7 +76,7 @@ def recordings() -> list[Path]:
     return [path for path in files if path.is_file() and path.stat().st_size < SMALL]
 
 
-@pytest.mark.parametrize("path", recordings(), ids=lambda path: path.name[:60])
+@pytest.mark.parametrize("path", some(recordings(), 6), ids=lambda path: path.name[:60])
 def test_compression_does_not_change_a_recording(path: Path, tmp_path: Path) -> None:
     plain = contents(Reader().iter_files(path))
     data = path.read_bytes()

@@ -46,7 +46,7 @@ def substitute_names(tree: MappingNode, known: KnownNames) -> tuple[MappingNode,
     found = resolver.resolve()
     if not resolver.found_any:
         return found, []
-    problems = schema.validator().validate(to_plain(found))
+    problems = schema.validator().validate(to_plain(_changed_sections(found, tree)))
     for problem in problems:
         node, rest = descend(found, problem.path)
         name = resolver.substituted.get(id(node))
@@ -56,6 +56,15 @@ def substitute_names(tree: MappingNode, known: KnownNames) -> tuple[MappingNode,
             resolver.report(node, described.code, message, described.hint)
     pruned, _ = prune(found, problems)
     return pruned if pruned is not None else found, resolver.diagnostics
+
+
+def _changed_sections(found: MappingNode, tree: MappingNode) -> MappingNode:
+    """Return what must be validated again; `policyguard` and `name`, which are required, stay."""
+    return found.with_entries(
+        (key, node)
+        for key, node in found.entries
+        if isinstance(node, ScalarNode) or node is not tree.get(key.text)
+    )
 
 
 class _Resolver:
@@ -84,6 +93,8 @@ class _Resolver:
 
     def _resolve_node(self, node: Node, around: schema.Subschema) -> Node | None:
         """Return `node` with its names resolved; None for an unknown name."""
+        if not _has_reference(node):
+            return node
         shape = schema.resolve_for(around, to_outline(node))
         if isinstance(node, ScalarNode):
             name = _reference_name(node) if shape.get("x-scalar") in _SINGLE_VALUES else None
@@ -179,6 +190,14 @@ def _lists_by_name(section: MappingNode) -> Iterator[tuple[str, SequenceNode]]:
     for key, value in section.entries:
         if isinstance(value, SequenceNode):
             yield key.text, value
+
+
+def _has_reference(node: Node) -> bool:
+    if isinstance(node, ScalarNode):
+        return _reference_name(node) is not None
+    if isinstance(node, SequenceNode):
+        return any(map(_has_reference, node.items))
+    return any(_has_reference(value) for _, value in node.entries)
 
 
 def _reference_name(node: Node) -> str | None:

@@ -25,6 +25,7 @@ from policyguard.model.event import (
     SessionEnded,
     SessionStarted,
 )
+from tests.examples import examples
 
 POLICY = """
 policyguard: 1

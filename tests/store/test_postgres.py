@@ -338,12 +338,17 @@ rules: {asks: {tools: [deploy], effect: ask}}
 """
 
 
-@pytest.fixture
-def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    file = tmp_path / "policy.yaml"
+@pytest.fixture(scope="module")
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("fleet") / "policy.yaml"
     file.write_text(POLICY)
     return file
+
+
+@pytest.fixture
+def policy(compiled_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return compiled_once
 
 
 def test_guards_share_budgets_bans_grants_and_sessions(postgres: Server, policy: Path) -> None:

@@ -210,10 +210,10 @@ def preview(tool: str = "delete", session: str = "s", **fields: Any) -> tuple[by
     "request_",
     [
         preview(),
-        preview("read"),
+        pytest.param(preview("read"), marks=pytest.mark.slow),
         preview(unknown=1),
         raw("/v1/record", session="s", call="nobody", result=""),
-        raw("/v1/mark", session="s", mark="nobody"),
+        pytest.param(raw("/v1/mark", session="s", mark="nobody"), marks=pytest.mark.slow),
         raw("/v1/nothing"),
     ],
 )

@@ -12,10 +12,10 @@ from policyguard.adapters.sessions import ServedSessions
 from tests.adapters.running_service import RunningService
 from tests.kept_policies import keep_compiled
 
-POLICY = """\
+_PARTS = """\
 policyguard: 1
 name: served
-extends: [core]
+PARTS
 budgets:
   searches: {tools: [search], calls: 3, per: session, ask_at: 3, extend: 5}
 marks:
@@ -31,22 +31,34 @@ rules:
     examples: {match: [{delete: {path: canary}}], no_match: [{delete: {path: x}}]}
 """
 
+POLICY = _PARTS.replace("PARTS", 'patterns: {secret_github_token: "ghp_[A-Za-z0-9]{36}"}')
+OVER_CORE = _PARTS.replace("PARTS", "extends: [core]")
+"""The same, and the signatures of `core`, which say what has failed."""
+
 StartService = Callable[..., RunningService]
 
 
 @pytest.fixture
 def policy_file(tmp_path: Path) -> Path:
-    """A policy with a rule and a budget over `core`."""
+    """A policy with rules, a budget and a mark."""
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY)
     keep_compiled(str(file))
     return file
 
 
+@pytest.fixture(scope="session")
+def policy_over_core(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same over `core`, which is compiled once."""
+    file = tmp_path_factory.mktemp("policy") / "policy.yaml"
+    file.write_text(OVER_CORE)
+    return file
+
+
 @pytest.fixture
-def sessions(policy_file: Path) -> Iterator[ServedSessions]:
+def sessions(policy_over_core: Path) -> Iterator[ServedSessions]:
     """The sessions of a guard with that policy."""
-    with Guard.load(policy_file) as guard:
+    with Guard.load(policy_over_core) as guard:
         yield ServedSessions(guard)
 
 
@@ -65,11 +77,13 @@ def start_service(tmp_path: Path, policy_file: Path) -> Iterator[StartService]:
 
 
 @pytest.fixture(scope="module")
-def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
-    """A service for the tests of a module that change nothing in it."""
+def shared_service(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningService]:
+    """A service for the tests of a module that change nothing in it, with the module's policy."""
     folder = tmp_path_factory.mktemp("shared")
     policy = folder / "policy.yaml"
-    policy.write_text(POLICY)
+    policy.write_text(getattr(request.module, "POLICY", POLICY))
     running = RunningService(folder, str(policy))
     yield running
     running.stop()

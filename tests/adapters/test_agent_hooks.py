@@ -39,9 +39,10 @@ result_rules:
 MISSING = "[Errno 2] No such file or directory: 'missing'"
 
 
-@pytest.fixture
-def policy(tmp_path: Path) -> Path:
-    path = tmp_path / "policy.yaml"
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy over `core`, which takes long to compile."""
+    path = tmp_path_factory.mktemp("hooks") / "policy.yaml"
     path.write_text(POLICY)
     return path
 

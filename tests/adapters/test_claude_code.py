@@ -77,10 +77,13 @@ def test_what_result_rules_change_replaces_the_result(
     tmp_path: Path, response: object, shown: object
 ) -> None:
     policy = tmp_path / "policy.yaml"
-    rules = (
-        "keys: {finds: ['secret_*'], effect: redact}\n  cards: {tools: [Card], effect: withhold}"
+    policy.write_text(
+        "policyguard: 1\nname: p\n"
+        "patterns: {secret_github_token: 'ghp_[A-Za-z0-9]{36}'}\n"
+        "result_rules:\n"
+        "  keys: {finds: ['secret_*'], effect: redact}\n"
+        "  cards: {tools: [Card], effect: withhold}\n"
     )
-    policy.write_text(f"policyguard: 1\nname: p\nextends: [core]\nresult_rules:\n  {rules}\n")
     with Guard.load(policy) as guard:
         host = ClaudeCodeEvents(ServedSessions(guard))
         host.before("Tool", {})

@@ -32,7 +32,6 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs Unix sock
 POLICY = """
 policyguard: 1
 name: watched
-extends: [core]
 patterns: {token: "tok_[a-z]+"}
 journal: {args: keep, redact: [token]}
 classify: {targets: [to]}
@@ -293,9 +292,9 @@ def request(url: str, path: str, **headers: str) -> tuple[int, dict[str, str], b
     return found
 
 
-def test_other_sites_and_wrong_tokens_get_nothing(service: RunningService) -> None:
-    ask_to_deploy(service)
-    url = address(service)
+def test_other_sites_and_wrong_tokens_get_nothing(shared_service: RunningService) -> None:
+    ask_to_deploy(shared_service)
+    url = address(shared_service)
     token = urllib.parse.urlsplit(url).fragment
     right = f"Bearer {token}"
     answer = json.dumps({"session": "s", "call": "h1", "how": "once"})
@@ -315,7 +314,7 @@ def test_other_sites_and_wrong_tokens_get_nothing(service: RunningService) -> No
             found = request(url, path, authorization=right, body=answer, **headers)
             assert found[0] == status, headers
     assert request(url, "/answer", body=answer)[0] == 401
-    assert ask_to_deploy(service, "h2")["effect"] == "ask"
+    assert ask_to_deploy(shared_service, "h2")["effect"] == "ask"
 
 
 ATTACK = """
@@ -393,8 +392,8 @@ def test_a_foreign_name_that_resolves_here_gets_nothing(
     page.close()
 
 
-def test_no_site_may_show_it_in_a_frame_or_read_it(service: RunningService) -> None:
-    status, headers, body = request(address(service), "/")
+def test_no_site_may_show_it_in_a_frame_or_read_it(shared_service: RunningService) -> None:
+    status, headers, body = request(address(shared_service), "/")
     assert status == 200
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
     assert "unsafe" not in headers["content-security-policy"]
@@ -404,9 +403,9 @@ def test_no_site_may_show_it_in_a_frame_or_read_it(service: RunningService) -> N
     assert "access-control-allow-origin" not in headers
 
 
-def test_wrong_answers_are_refused(service: RunningService) -> None:
-    ask_to_deploy(service)
-    url = address(service)
+def test_wrong_answers_are_refused(shared_service: RunningService) -> None:
+    ask_to_deploy(shared_service)
+    url = address(shared_service)
     right = f"Bearer {urllib.parse.urlsplit(url).fragment}"
     for asked in (
         {},
@@ -443,7 +442,7 @@ def test_wrong_answers_are_refused(service: RunningService) -> None:
     asked = {"session": "s", "call": "h7", "how": "once"}
     status, _, body = request(url, "/answer", authorization=right, body=json.dumps(asked))
     assert (status, json.loads(body)["answered"]) == (200, False)
-    assert ask_to_deploy(service, "h2")["effect"] == "ask"
+    assert ask_to_deploy(shared_service, "h2")["effect"] == "ask"
 
 
 def test_admins_alone_open_it_where_there_are_admins(

@@ -48,8 +48,8 @@ def denial(run: subprocess.CompletedProcess[str]) -> str:
     return str(specific["permissionDecisionReason"])
 
 
-def test_it_answers_through_the_service(service: RunningService) -> None:
-    assert "the canary stays" in denial(run_hook("--socket", str(service.socket)))
+def test_it_answers_through_the_service(shared_service: RunningService) -> None:
+    assert "the canary stays" in denial(run_hook("--socket", str(shared_service.socket)))
 
 
 def test_it_starts_the_service(policy_file: Path, tmp_path: Path) -> None:
@@ -154,10 +154,10 @@ def test_an_answer_that_is_cut_off_is_asked_for_again_elsewhere(
 
 
 def test_the_environment_of_the_agent_changes_nothing(
-    service: RunningService, tmp_path: Path
+    shared_service: RunningService, tmp_path: Path
 ) -> None:
     planted = tmp_path / "planted"
     planted.mkdir()
     (planted / "policyguard.py").write_text("raise SystemExit(0)")
-    run = run_hook("--socket", str(service.socket), PYTHONPATH=str(planted))
+    run = run_hook("--socket", str(shared_service.socket), PYTHONPATH=str(planted))
     assert "the canary stays" in denial(run)

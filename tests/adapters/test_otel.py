@@ -68,9 +68,10 @@ def exported() -> Iterator[Exported]:
     one.meters.shutdown()
 
 
-@pytest.fixture
-def policy(tmp_path: Path) -> Path:
-    path = tmp_path / "policy.yaml"
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy over `core`, which takes long to compile."""
+    path = tmp_path_factory.mktemp("calls") / "policy.yaml"
     path.write_text(POLICY)
     return path
 

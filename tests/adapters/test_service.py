@@ -56,8 +56,9 @@ def test_a_refusal_says_why(shared_service: RunningService, session: str) -> Non
     assert answer["structured"]["status"] == "blocked"
 
 
-def test_answers_are_those_of_a_guard(service: RunningService, policy_file: Path) -> None:
-    session = Guard.load(policy_file).session("s")
+def test_answers_are_those_of_a_guard(start_service: StartService, policy_over_core: Path) -> None:
+    service = start_service(policy=str(policy_over_core))
+    session = Guard.load(policy_over_core).session("s")
     for number in range(8):
         decision = session.check("read", {"path": "missing"})
         answer = service.check("s", "read", args={"path": "missing"}, call=f"h{number}")
@@ -209,10 +210,10 @@ def preview(tool: str = "delete", session: str = "s", **fields: Any) -> tuple[by
     "request_",
     [
         preview(),
-        preview("read"),
+        pytest.param(preview("read"), marks=pytest.mark.slow),
         preview(unknown=1),
         raw("/v1/record", session="s", call="nobody", result=""),
-        raw("/v1/mark", session="s", mark="nobody"),
+        pytest.param(raw("/v1/mark", session="s", mark="nobody"), marks=pytest.mark.slow),
         raw("/v1/nothing"),
     ],
 )
@@ -380,12 +381,12 @@ def test_it_ends_when_it_is_idle(start_service: StartService) -> None:
     assert not service.socket.exists()
 
 
-def test_a_port_needs_its_token(start_service: StartService, tmp_path: Path) -> None:
+def test_a_port_needs_its_token(policy_file: Path, tmp_path: Path) -> None:
     token_file = tmp_path / "token"
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "policyguard", "serve", "--policy", "core"]
+    command = [sys.executable, "-m", "policyguard", "serve", "--policy", str(policy_file)]
     command += ["--store", str(tmp_path / "p.db"), "--port", str(port)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 2

@@ -21,6 +21,8 @@ from typing import Any
 
 import pytest
 
+from policyguard.adapters.service.webhooks import read_secret
+from policyguard.model.policy import Webhook
 from tests.adapters.conftest import StartService
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs Unix sockets")
@@ -128,14 +130,19 @@ def test_a_killed_service_sends_what_still_waits(
     assert first == again  # with the same id, so that it is acted on once
 
 
+WEBHOOK = Webhook(url="http://127.0.0.1:1/", secret_env="WEBHOOK_SECRET", timeout=1, retry_for=1)  # noqa: S106 - a name
+
+
 @pytest.mark.parametrize("secret", ["", "short", "whsec_!"])
+def test_a_secret_that_will_not_do_is_none(secret: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert read_secret(WEBHOOK, {"WEBHOOK_SECRET": secret}) is None
+    assert "$WEBHOOK_SECRET is not set" in caplog.text
+
+
 def test_without_a_secret_nothing_is_sent(
-    start_service: StartService,
-    receiver: Receiver,
-    monkeypatch: pytest.MonkeyPatch,
-    secret: str,
+    start_service: StartService, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WEBHOOK_SECRET", secret)
+    monkeypatch.setenv("WEBHOOK_SECRET", "whsec_!")
     service = start_service()
     service.check("s", "deploy", args={"to": "x"}, call="h1")
     service.process.terminate()

@@ -93,6 +93,11 @@ def test_the_report_can_go_to_a_file(runner: Path) -> None:
 
 
 def test_inputs_are_never_run(runner: Path) -> None:
+    """What bash does with them, so that no policyguard is needed."""
+    given = runner / "given"
+    (runner / "temp" / "policyguard" / "bin" / "policyguard").write_text(
+        f'#!/bin/sh\nprintf "%s\\n" "$@" >> {given}\n'
+    )
     Path("policyguard.yaml").write_text(GOOD)
     for text in (
         "$(touch hacked)",
@@ -102,6 +107,7 @@ def test_inputs_are_never_run(runner: Path) -> None:
     ):
         run(runner, paths=text, args=text)
         run(runner, format=text)
+        assert given.read_text().splitlines().count(text) == 3
     assert not Path("hacked").exists()
 
 

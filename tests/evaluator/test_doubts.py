@@ -24,11 +24,17 @@ FILE = "it is not certain which file is meant"
 HOST = "it is not certain which host is meant"
 
 
-@pytest.fixture
-def session(tmp_path: Path) -> Session:
-    file = tmp_path / "policy.yaml"
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy over `core`, which takes long to compile."""
+    file = tmp_path_factory.mktemp("doubts") / "policy.yaml"
     file.write_text(POLICY)
-    return Guard.load(file).session("s")
+    return file
+
+
+@pytest.fixture
+def session(policy: Path) -> Session:
+    return Guard.load(policy).session("s")
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ TOOLS = st.one_of(st.just("read"), st.just("read"), st.sampled_from(NAMES))
 CALLS = st.lists(st.tuples(TOOLS, ARGS, CHECKS, RESULTS, RECORDS), min_size=4, max_size=12)
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300, 10), deadline=None)
 @given(
     calls=CALLS,
     name=st.sampled_from(NAMES),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policyguard import Guard, Session
@@ -25,6 +25,7 @@ from policyguard.model.event import (
     SessionEnded,
     SessionStarted,
 )
+from tests.examples import examples
 
 POLICY = """
 policyguard: 1
@@ -485,6 +486,7 @@ def marks_of(session: Session) -> dict[str, set[str]]:
     }
 
 
+@settings(max_examples=examples(100, 8), deadline=None)
 @given(STEPS)
 def test_a_replayed_journal_rebuilds_the_marks(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Step]

@@ -111,6 +111,9 @@ class Workspace:
         while sum(file.stat().st_size for file in self.folder.glob("log-*")) < size:
             time.sleep(0.0005)
 
+    def count_lines_of_logs(self) -> int:
+        return sum(file.read_bytes().count(b"\n") for file in self.folder.glob("log-*"))
+
     def guard(self) -> Guard:
         store = self.folder / "state" / "store.db"
         self.guards.append(Guard.load(self.folder / "policy.yaml", store=store))
@@ -174,7 +177,7 @@ def test_processes_share_a_limit_exactly(
 
 @pytest.mark.parametrize(
     ("process_count", "kills", "limit"),
-    [(3, 4, 6_000), pytest.param(8, 60, 80_000, marks=pytest.mark.slow)],
+    [(3, 2, 3_000), pytest.param(8, 60, 80_000, marks=pytest.mark.slow)],
 )
 @pytest.mark.parametrize("window", ["", ", within: 30d"])
 def test_killed_processes_neither_lose_nor_exceed_the_budget(
@@ -327,9 +330,9 @@ time.sleep(600)
 @pytest.mark.parametrize("workspace", ["{b: {calls: 60, per: project, within: 1s}}"], indirect=True)
 def test_no_window_exceeds_the_limit(workspace: Workspace) -> None:
     code = """
+import select
 log = os.open(folder + "/log-" + sys.argv[2], os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-end = time.monotonic() + 2.5
-while time.monotonic() < end:
+while not select.select([sys.stdin], [], [], 0)[0]:
     before = time.time_ns()
     if session.check("tool", {}, at=before).allowed:
         os.write(log, b"%d %d\\n" % (before, time.time_ns()))
@@ -338,6 +341,11 @@ print(0, flush=True)
 """
     processes = [workspace.start(f"s{n}", code) for n in range(3)]
     workspace.wait_until_ready(*processes)
+    workspace.release(*processes)
+    deadline = time.monotonic() + 20
+    while workspace.count_lines_of_logs() < 120 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.3)  # in which the second window is full
     workspace.release(*processes)
     for process in processes:
         workspace.read_count(process)

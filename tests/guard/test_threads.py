@@ -18,6 +18,7 @@ import pytest
 from policyguard import CallRefused, Guard
 from policyguard.guard.session import Session
 from policyguard.model.event import Admitted, Completed, Event
+from tests.examples import examples
 
 BUDGET = """
 policyguard: 1
@@ -170,7 +171,7 @@ def test_two_hundred_tasks_share_one_budget_exactly(tmp_path: Path, scope: str, 
             number = index * 4 + offset
             call = session.arun("tool", {"n": number}, lambda number=number: tool(number))
             with contextlib.suppress(CallRefused, OSError, TimeoutError):
-                await asyncio.wait_for(call, 0.5 if number % 7 == 0 else None)
+                await asyncio.wait_for(call, 0.2 if number % 7 == 0 else None)
 
     async def run_all() -> None:
         await asyncio.gather(*(run_task(index, session) for index in range(200)))
@@ -215,7 +216,7 @@ def test_process_can_fork_while_its_threads_make_calls(tmp_path: Path, store: st
     thread = threading.Thread(target=make_calls)
     thread.start()
     try:
-        for number in range(20):
+        for number in range(examples(20)):
             assert _check_in_forked_child(guard, f"child {number}") == 0
     finally:
         stop.set()

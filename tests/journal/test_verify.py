@@ -493,7 +493,7 @@ def test_a_forged_distant_seq_costs_nothing(setup: JournalSetup) -> None:
 
 
 @settings(
-    max_examples=examples(300),
+    max_examples=examples(300, 8),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -513,7 +513,7 @@ def test_no_changed_byte_goes_unnoticed(setup: JournalSetup, data: st.DataObject
 
 
 @settings(
-    max_examples=examples(300),
+    max_examples=examples(300, 8),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

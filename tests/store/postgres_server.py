@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,25 +26,22 @@ class Server:
         self._binaries, self._data = binaries, folder / "data"
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
-        self._as = ["setpriv", "--reuid=nobody", "--clear-groups"] if os.geteuid() == 0 else []
-        if self._as:
+        if os.geteuid() == 0:
             shutil.chown(folder, "nobody")
-        options = ["-U", "tests", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"]
-        self._run("initdb", "-D", str(self._data), *options)
+        _run("cp", "-R", f"{_initialize(binaries).name}/data", str(self._data))
         self.start()
-
-    def _run(self, name: str, *arguments: str) -> None:
-        command = [*self._as, str(self._binaries / name), *arguments]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd="/")
 
     def start(self) -> None:
         options = f"-p {self.port} -h 127.0.0.1 -k {self._data} -F"
         log = str(self._data / "log")
-        self._run("pg_ctl", "-D", str(self._data), "-l", log, "-o", options, "-w", "start")
+        self._control("-l", log, "-o", options, "-w", "start")
 
     def stop(self) -> None:
         with suppress(subprocess.CalledProcessError):
-            self._run("pg_ctl", "-D", str(self._data), "-m", "immediate", "stop")
+            self._control("-m", "immediate", "stop")
+
+    def _control(self, *arguments: str) -> None:
+        _run(str(self._binaries / "pg_ctl"), "-D", str(self._data), *arguments)
 
     def new_address(self) -> str:
         import psycopg
@@ -54,6 +52,25 @@ class Server:
         with psycopg.connect(f"{base}/postgres", autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")
         return f"{base}/{name}"
+
+
+@cache
+def _initialize(binaries: Path) -> tempfile.TemporaryDirectory[str]:
+    """Make the files of an empty server, of which each server has a copy."""
+    folder = tempfile.TemporaryDirectory(dir="/tmp")
+    Path(folder.name).chmod(0o755)
+    if os.geteuid() == 0:
+        shutil.chown(folder.name, "nobody")
+    options = ["-U", "tests", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"]
+    _run(str(binaries / "initdb"), "-D", f"{folder.name}/data", "--wal-segsize=1", *options)
+    atexit.register(folder.cleanup)
+    return folder
+
+
+def _run(*command: str) -> None:
+    """Run a command as a user that PostgreSQL runs as."""
+    user = ["setpriv", "--reuid=nobody", "--clear-groups"] if os.geteuid() == 0 else []
+    subprocess.run([*user, *command], check=True, stdout=subprocess.DEVNULL, cwd="/")
 
 
 def find_binaries() -> Path | None:
@@ -75,6 +92,5 @@ def postgres() -> Iterator[Server]:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         Path(folder).chmod(0o755)
         server = Server(binaries, Path(folder))
-        time.sleep(0)
         yield server
         server.stop()

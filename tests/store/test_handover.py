@@ -188,7 +188,7 @@ def test_lines_that_were_never_anchored_are_put_aside(hosts: tuple[Host, Host]) 
     "change",
     [
         "DELETE FROM lines WHERE start > 0",
-        "DELETE FROM lines",
+        pytest.param("DELETE FROM lines", marks=pytest.mark.slow),
         "UPDATE lines SET content = 'x'",
         "UPDATE lines SET content = '\\x789c030000000001', size = 10",
         "UPDATE lines SET size = size + 1 WHERE start = 0",

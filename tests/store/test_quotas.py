@@ -760,7 +760,9 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=examples(100, 8), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(STEPS, st.sampled_from([None, 20, 60]), st.booleans(), st.integers(0, 120), st.booleans())
 @example(  # a refund that the store counts before its charge
     [("charge", 0, 1)] * 18 + [("refund", 1, 2), ("charge", 0, 1)], 20, False, 34, True

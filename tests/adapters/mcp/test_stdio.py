@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -34,6 +34,16 @@ def connect(tmp_path: Path, policy: str) -> Connect:
     return lambda *options, mode="": RawClient(tmp_path, policy, *options, mode=mode)
 
 
+@pytest.fixture(scope="module")
+def open_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
+    """A client for tests that leave no request without its response."""
+    folder = tmp_path_factory.mktemp("shared")
+    file = folder / "policy.yaml"
+    file.write_text(OPEN)
+    with RawClient(folder, str(file)) as client:
+        yield client
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -46,16 +56,15 @@ def connect(tmp_path: Path, policy: str) -> Connect:
         b'{"jsonrpc":"2.0","id":"none","result":{"to":"no request"},"z":1}',
     ],
 )
-def test_lines_reach_the_server_as_they_are(connect: Connect, line: bytes) -> None:
+def test_lines_reach_the_server_as_they_are(open_client: RawClient, line: bytes) -> None:
     """No byte of a message changes that the policy does not change."""
-    with connect() as client:
-        client.write(line)
-        client.send("ping")
-        while client.read().get("id") != 1 or b'"id":1' in line:
-            break
-        client.send("ping")
-        client.read()
-        assert line in client.log.read_bytes().splitlines()
+    open_client.write(line)
+    message = json.loads(line)
+    if "id" in message and "method" in message:
+        assert open_client.read()["id"] == message["id"]
+    id_ = open_client.send("ping")
+    assert open_client.read()["id"] == id_
+    assert line in open_client.log.read_bytes().splitlines()
 
 
 @pytest.mark.parametrize(
@@ -67,10 +76,9 @@ def test_lines_reach_the_server_as_they_are(connect: Connect, line: bytes) -> No
         '{"jsonrpc":"2.0","id":$ID,"result":{"content":[{"type":"text","text":"\\ud800"}]}}',
     ],
 )
-def test_results_reach_the_client_as_they_are(connect: Connect, line: str) -> None:
-    with connect() as client:
-        id_ = client.send("tools/call", {"name": "write", "arguments": {"text": line}})
-        assert client.read_line() == line.replace("$ID", str(id_)).encode()
+def test_results_reach_the_client_as_they_are(open_client: RawClient, line: str) -> None:
+    id_ = open_client.send("tools/call", {"name": "write", "arguments": {"text": line}})
+    assert open_client.read_line() == line.replace("$ID", str(id_)).encode()
 
 
 def test_requests_of_the_server_and_their_answers_pass(connect: Connect) -> None:
@@ -84,12 +92,11 @@ def test_requests_of_the_server_and_their_answers_pass(connect: Connect) -> None
         assert client.received()[1] == {"jsonrpc": "2.0", "id": "s1", "result": {"a": 2}}
 
 
-def test_a_batch_is_passed_one_by_one(connect: Connect) -> None:
-    with connect() as client:
-        client.write(
-            b'[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"ping"}]'
-        )
-        assert {client.read()["id"], client.read()["id"]} == {1, 2}
+def test_a_batch_is_passed_one_by_one(open_client: RawClient) -> None:
+    open_client.write(
+        b'[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"ping"}]'
+    )
+    assert {open_client.read()["id"], open_client.read()["id"]} == {1, 2}
 
 
 def test_a_response_to_no_request_is_dropped(connect: Connect) -> None:
@@ -323,11 +330,10 @@ def test_no_line_is_two_for_readers_that_end_lines_at_a_carriage_return(connect:
         assert json.loads(line)["method"] == "x"
 
 
-def test_a_response_that_cannot_be_read_is_an_error(connect: Connect) -> None:
+def test_a_response_that_cannot_be_read_is_an_error(open_client: RawClient) -> None:
     deep = '{"jsonrpc":"2.0","id":$ID,"result":' + "[" * 100_000 + "]" * 100_000 + "}"
-    with connect() as client:
-        for text in (deep, '{"jsonrpc":"2.0","id":$ID,"result":}'):
-            assert "cannot be read" in client.call("write", text=text)["error"]["message"]
+    for text in (deep, '{"jsonrpc":"2.0","id":$ID,"result":}'):
+        assert "cannot be read" in open_client.call("write", text=text)["error"]["message"]
 
 
 def test_calls_that_were_cancelled_need_no_response(connect: Connect) -> None:

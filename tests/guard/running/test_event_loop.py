@@ -112,7 +112,13 @@ class AsyncApprover:
 
 
 @pytest.mark.parametrize(
-    "approver", [approve, async_approve, AsyncApprover(), lambda *a: async_approve(*a)]
+    "approver",
+    [
+        approve,
+        pytest.param(async_approve, marks=pytest.mark.slow),
+        AsyncApprover(),
+        lambda *a: async_approve(*a),
+    ],
 )
 def test_approver_does_not_block_the_event_loop(
     tmp_path: Path, approver: Callable[..., Any]

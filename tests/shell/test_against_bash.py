@@ -15,9 +15,22 @@ from policyguard.shell.pattern import CommandPattern
 from policyguard.shell.pattern_set import CommandPatterns
 from policyguard.shell.pattern_set import CommandPatterns as Patterns
 from tests.examples import examples
-from tests.shell.shell_cases import shell_reader
+from tests.shell.shell_cases import read_case, shell_reader
 
-TOOLS = ("bash", "sh", "cat", "env", "xargs", "find", "nice", "timeout", "base64", "tr", "tee")
+TOOLS = (
+    "bash",
+    "sh",
+    "cat",
+    "seq",
+    "env",
+    "xargs",
+    "find",
+    "nice",
+    "timeout",
+    "base64",
+    "tr",
+    "tee",
+)
 BASH = shutil.which("bash")
 pytestmark = pytest.mark.skipif(
     BASH is None or not all(map(shutil.which, TOOLS)), reason=f"needs {', '.join(TOOLS)}"
@@ -346,6 +359,11 @@ def test_what_bash_runs_with_changed_variables_is_seen(
 ) -> None:
     if patterns.find(script) is None:
         assert not _runs_pattern(sandbox, script)
+
+
+def test_bash_runs_what_is_blocked(sandbox: Path) -> None:
+    texts = read_case("attacks")["changed_variables"]["blocked"]
+    assert [text for text in texts if not _runs_pattern(sandbox, text)] == []
 
 
 def test_scripts_run_the_pattern(sandbox: Path) -> None:

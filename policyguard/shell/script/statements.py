@@ -11,6 +11,7 @@ from policyguard.shell.plain import PlainCommand, has_control_characters
 from policyguard.shell.script.assignments import assign, run_declaration
 from policyguard.shell.script.functions import Functions
 from policyguard.shell.script.inputs import NO_TAIL, NOTHING, Input, Tail
+from policyguard.shell.script.loops import run_again_and_again, run_for
 from policyguard.shell.script.redirections import Redirections
 from policyguard.shell.script.rewriting import HereDocument, lift
 from policyguard.shell.script.syntax_tree import EXPRESSIONS, Node, parse
@@ -18,7 +19,7 @@ from policyguard.shell.script.variables import Variables
 from policyguard.shell.script.word_reader import read_raw
 from policyguard.shell.script.wrapped import Wrapped
 from policyguard.shell.script.written_files import PROCESS_FILE
-from policyguard.shell.words import finish, is_one_word, split_simple
+from policyguard.shell.words import finish, split_simple
 
 if TYPE_CHECKING:
     from policyguard.shell.reader import ShellReader
@@ -55,7 +56,7 @@ class Statements:
         self.is_certain = True
         """Whether what is read now runs, and in the shell that reads the text."""
         self._depth = 0
-        self._loops = 0
+        self.loops = 0
         self._statements = 0
         self._unread_chars = self.bounds.chars * self.bounds.depth
         self.functions = Functions(self)
@@ -192,7 +193,7 @@ class Statements:
         if kind == "list":
             return self._run_list(node, given, tail)
         if kind == "for_statement":
-            return self._run_for(node, given, tail)
+            return run_for(self, node, given, tail)
         if kind in _DECLARATIONS:
             return run_declaration(self, node, tail)
         if kind == "variable_assignment":
@@ -215,10 +216,10 @@ class Statements:
             header = self.text(node).partition("))")[0]
             self.variables.destabilize(_NAMES.findall(header))
         if kind in _LOOPS:
-            return self._run_again_and_again(node.named_children, given, tail)
-        return self._run_all(node.named_children, given, tail)
+            return run_again_and_again(self, node.named_children, given, tail)
+        return self.run_all(node.named_children, given, tail)
 
-    def _run_all(self, nodes: Sequence[Node], given: Input, tail: Tail) -> list[int]:
+    def run_all(self, nodes: Sequence[Node], given: Input, tail: Tail) -> list[int]:
         """Run statements one after the other."""
         first = self.variables.keep()
         indices: list[int] = []
@@ -234,21 +235,11 @@ class Statements:
                 self.variables.forget_changes(kept)
         return indices
 
-    def _run_again_and_again(self, nodes: Sequence[Node], given: Input, tail: Tail) -> list[int]:
-        """Run the statements of a loop, again as long as they change what they may read."""
-        kept = self.variables.keep()
-        indices = self._run_all(nodes, given, tail)
-        while self.variables.has_lost(kept):
-            self.variables.forget_changes(kept)
-            kept = self.variables.keep()
-            indices += self._run_all(nodes, given, tail)
-        return indices
-
     def run_apart(self, nodes: Sequence[Node], given: Input, tail: Tail = NO_TAIL) -> list[int]:
         """Run statements in a process of their own, whose variables nothing else sees."""
         kept, is_certain = self.variables.keep(), self.is_certain
         self.is_certain = False
-        indices = self._run_all(nodes, given, tail)
+        indices = self.run_all(nodes, given, tail)
         self.variables.restore(kept)
         self.is_certain = is_certain
         return indices
@@ -312,33 +303,6 @@ class Statements:
         if not raw and _VANISHING.fullmatch(self.text(node)):
             return []
         return finish(raw, self.bounds.words)
-
-    def _run_for(self, node: Node, given: Input, tail: Tail) -> list[int]:
-        name, values, bodies = "", list[str](), list[Node]()
-        if self.variables.positional and all(child.type != "in" for child in node.children):
-            values = self.variables.positional[1:]
-        for child in node.named_children:
-            if child.type == "variable_name" and not name:
-                name = self.text(child)
-            elif child.type in EXPRESSIONS:
-                values += self.read_words(child)
-            else:
-                bodies.append(child)
-        if not 0 < len(values) <= self.bounds.loop_values or self._loops >= 2:
-            self.variables.replace_by_one_of(name, values)
-            return self._run_again_and_again(bodies, given, tail)
-        self._loops += 1
-        indices: list[int] = []
-        for value in values:
-            self.variables.replace(name, value)
-            indices += (
-                self._run_all(bodies, given, tail)
-                if is_one_word(value)
-                else self._run_again_and_again(bodies, given, tail)
-            )
-        self._loops -= 1
-        self.variables.forget([name])  # a loop may end before its last value
-        return indices
 
     def _run_command(self, node: Node, given: Input, tail: Tail) -> list[int]:
         simple = split_simple(self.text(node))

@@ -103,7 +103,7 @@ class Variables:
         self.restore(kept)
 
     def has_lost(self, kept: Kept) -> bool:
-        """Whether something that was known has changed since, or that nobody expected to."""
+        """Whether what was known has changed since, or what the text does not seem to assign."""
         values, positional = kept
         return (positional is not None and self.positional is not positional) or any(
             values[name] != MANY if name in values else name not in self._expected

@@ -10,7 +10,6 @@ import msgspec
 
 from policyguard.model.shell import Program, Wrapper
 from policyguard.shell.command_line import (
-    MANY,
     MARKS,
     NAME,
     Redirect,
@@ -27,6 +26,7 @@ from policyguard.shell.script.inputs import Input
 from policyguard.shell.script.outputs import Outputs, find_names_of
 from policyguard.shell.script.placeholders import find_unknown_end, put_in, write_marks
 from policyguard.shell.script.positional import MOVERS
+from policyguard.shell.script.script_files import run_file, run_script
 from policyguard.shell.script.variables import ASSIGNING, Variables
 from policyguard.shell.script.written_files import PROCESS_FILE, WrittenFiles
 from policyguard.shell.words import is_static
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_INPUT_FILES = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/", "-")
 _END_OF_EXEC = (";", "+")
 _WINDOWS_PROGRAM = ".exe"
 """How programs of Windows end, in WSL and Git Bash: `git.exe` is git."""
@@ -263,7 +262,7 @@ class Wrapped:
             options.texts[-1] += "".join(f" {word}" for word in rest)
         indices: list[int] = []
         for file in options.files:
-            indices += self._run_file(self.files.read_for(file, given), Input()) or []
+            indices += run_file(self, self.files.read_for(file, given), Input()) or []
         variables = self.reading.variables
         outer, variables.positional = variables.positional, options.positional or [name]
         for text in texts:
@@ -276,7 +275,7 @@ class Wrapped:
         if (wrapper.joins or wrapper.sources) and self._only_sets_up(rest, given):
             return indices
         if wrapper.script or wrapper.sources:
-            return self._run_script(rest, options, index, given)
+            return run_script(self, rest, options, index, given)
         if wrapper.defines:
             for word in rest:
                 name, _, text = word.partition("=")
@@ -293,7 +292,7 @@ class Wrapped:
             rest = rest[1:]
         if not rest:
             if wrapper.starts_shell:
-                indices = self._run_script([], options, index, given)
+                indices = run_script(self, [], options, index, given)
             variables.restore(kept)
             return indices
         if wrapper.joins:
@@ -379,49 +378,6 @@ class Wrapped:
                 return self.reading.add_unknown("command text is not known", given.sources)
             text = write_marks(text)
         return self.reading.read_text(text, given)
-
-    def _run_script(
-        self, operands: list[str], options: WrapperOptions, index: int, given: Input
-    ) -> list[int]:
-        """Run the input of a shell, or a file that is its input, with `operands` for `$1` on."""
-        if options.wrapper.sources and len(operands) < 2:
-            return self._read_script(operands, options, index, given)
-        variables = self.reading.variables
-        outer = variables.positional
-        variables.positional = [MANY, *operands] if options.reads_input else operands or [MANY]
-        indices = self._read_script(operands, options, index, given)
-        variables.positional = outer
-        return indices
-
-    def _read_script(
-        self, operands: list[str], options: WrapperOptions, index: int, given: Input
-    ) -> list[int]:
-        file = operands[0] if operands and not options.reads_input else None
-        if options.wrapper.sources and file is None:
-            return []
-        if file is not None and not file.startswith(_INPUT_FILES):
-            self.ignore_input(index, given)
-            indices = self._run_file(self.files.read(file), given)
-            if indices is not None:
-                return indices
-            if options.wrapper.sources:
-                self.reading.opaque["commands are read from a file"] = None
-            return []
-        if file is not None and file.startswith(PROCESS_FILE):
-            given = Input(given.words, self.outputs.static_output(given.words))
-        if given.text is not None:
-            return self.run_text(given.text, Input(given.sources))
-        if given.sources or file is not None:
-            return self.reading.add_unknown("input of a shell is not known", given.sources)
-        return []
-
-    def _run_file(self, written: Input, given: Input) -> list[int] | None:
-        """Run what a file holds; None if the text did not write it."""
-        if written.text is not None:
-            return self.run_text(written.text, given)
-        if written.sources:
-            return self.reading.add_unknown("script that is run is not known", written.sources)
-        return None
 
     def ignore_input(self, index: int, given: Input) -> None:
         """Note that the command runs something else than its input, which is data to it."""

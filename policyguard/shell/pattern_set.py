@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from policyguard.shell.command_line import MANY, SimpleCommand
 from policyguard.shell.command_text import CommandText
 from policyguard.shell.kept_answers import keep_answers
 from policyguard.shell.matching import may_match, must_match
-from policyguard.shell.pattern import CommandPattern
+from policyguard.shell.pattern import CommandPattern, Stage
 from policyguard.shell.plain import PlainCommand
 from policyguard.shell.prefilter import find_concern
 from policyguard.shell.read_command import ReadCommand
 from policyguard.shell.reader import ShellReader
+from policyguard.shell.words import is_static
 
 _NOWHERE = "/dev/null"
 
@@ -102,7 +103,7 @@ class CommandPatterns:
         Where a pattern with several stages may match, these are all.
         """
         commands = self._choose_commands(self._reader.look_at(text))
-        if any(len(one.stages) > 1 and _may_match(one, commands) for one in self.patterns):
+        if any(len(one.stages) > 1 and _match(one, commands) for one in self.patterns):
             return frozenset(range(len(commands)))
         return frozenset(
             index
@@ -118,26 +119,18 @@ class CommandPatterns:
         for pattern, last in zip(self.patterns, self._last_programs, strict=True):
             if programs is not None and last is not None and last.isdisjoint(programs):
                 continue
-            if _may_match(pattern, self._choose_commands(asked)):
+            if _match(pattern, self._choose_commands(asked)):
                 return pattern
         return None
 
     def runs(self, text: str) -> bool:
-        """Whether some command of `text` certainly matches a pattern.
-
-        Of a pattern with several stages or with files it is enough that it may match.
-        """
+        """Whether some command of `text` certainly matches a pattern."""
         if len(text) <= self._max_chars and not self.concerns(text):
             return False
         commands = [
             read for read in self._reader.look_at(text).read_commands() if not read.command.guessed
         ]
-        return any(
-            any(must_match(pattern.stages[0], read) for read in commands)
-            if _is_plain(pattern)
-            else _may_match(pattern, commands)
-            for pattern in self.patterns
-        )
+        return any(_match(one, commands, _certainly_matches) for one in self.patterns)
 
     def covers(self, text: str) -> bool:
         """Whether each command of `text` certainly matches a pattern, and none writes a file.
@@ -176,14 +169,21 @@ class CommandPatterns:
         )
 
 
-def _is_plain(pattern: CommandPattern) -> bool:
-    """Whether a pattern is one command without files."""
-    stage = pattern.stages[0]
-    return len(pattern.stages) == 1 and not (stage.writes or stage.reads)
+def _certainly_matches(stage: Stage, read: ReadCommand) -> bool:
+    """Whether a command matches for certain; where a stage names files, if all is written out."""
+    if not (stage.writes or stage.reads):
+        return must_match(stage, read)
+    command = read.command
+    words = (command.path, *command.arguments, *(one.target for one in command.redirects))
+    return all(map(is_static, words)) and may_match(stage, read)
 
 
-def _may_match(pattern: CommandPattern, commands: list[ReadCommand]) -> bool:
-    """Whether commands may match the stages, each reading from one of the stage before."""
+def _match(
+    pattern: CommandPattern,
+    commands: list[ReadCommand],
+    matches: Callable[[Stage, ReadCommand], bool] = may_match,
+) -> bool:
+    """Whether commands match the stages, each reading from one of the stage before."""
     last = len(pattern.stages) - 1
     reached: set[int] | None = None
     for number, stage in enumerate(pattern.stages):
@@ -191,7 +191,7 @@ def _may_match(pattern: CommandPattern, commands: list[ReadCommand]) -> bool:
             index
             for index, read in enumerate(commands)
             if (reached is None or index in reached or read.command.path == MANY)
-            and may_match(stage, read)
+            and matches(stage, read)
         }
         if not matched or number == last:
             return bool(matched)

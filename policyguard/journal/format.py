@@ -61,13 +61,13 @@ def decode(line: bytes | str) -> Event:
     """
     try:
         event = _decode(line.encode() if isinstance(line, str) else line)
-    except UnicodeError:
-        raise LineError("not UTF-8: write the file as UTF-8") from None
     except RecursionError:
         raise LineError(_TOO_DEEP) from None
     except msgspec.ValidationError as error:
         raise LineError(f"{_lowercase_first(error)}; see schemas/event.schema.json") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeError) as error:  # the latter by msgspec before 0.23
+        if isinstance(line, bytes) and not _is_utf8(line):
+            raise LineError("not UTF-8: write the file as UTF-8") from None
         raise LineError(f"{_lowercase_first(error)}; one event is one line of JSON") from None
     if is_too_deep(line):
         raise LineError(_TOO_DEEP)
@@ -111,6 +111,14 @@ def _drop_masked_args(event: Event) -> Event:
     if isinstance(event, (Admitted, Refused)):
         return msgspec.structs.replace(event, args=None)
     return event
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeError:
+        return False
+    return True
 
 
 def _lowercase_first(error: Exception) -> str:

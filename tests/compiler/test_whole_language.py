@@ -51,7 +51,7 @@ def instances(draw: Any, around: schema.Subschema, depth: int = 0) -> Any:
         return draw(arrays(shape, depth))
     if kind == "string":
         pattern = shape.get("pattern", "")
-        texts = ("x1", "5m", "https://x.example")
+        texts = ("x1", "5m", "https://x.example", "-x")
         return next(text for text in texts if re.search(pattern, text))
     return {"boolean": True, "number": 2.5}[kind]
 

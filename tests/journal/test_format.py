@@ -68,14 +68,17 @@ def _properties(kind: str) -> dict[str, dict[str, Any]]:
     }
 
 
+_LEFT_OUT = ("description", "title", "propertyNames")
+
+
 def _shape(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema without its descriptions."""
+    """Return a schema without its descriptions, and the names that msgspec 0.23 gives of keys."""
     if "anyOf" in schema:
         types = [part["type"] for part in schema["anyOf"]]
         return {"type": types, **{k: v for k, v in schema.items() if k == "default"}}
     if "const" in schema:
         return {"enum": [schema["const"]]}
-    reduced = {k: v for k, v in schema.items() if k not in ("description", "title")}
+    reduced = {k: v for k, v in schema.items() if k not in _LEFT_OUT}
     for key in ("items", "additionalProperties"):
         if isinstance(reduced.get(key), dict):
             reduced[key] = _shape(reduced[key])

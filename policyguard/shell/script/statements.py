@@ -32,6 +32,7 @@ _CONDITIONAL = frozenset(
     ("if_statement", "case_statement", "redirected_statement", "for_statement")
 ) | (_LOOPS := frozenset(("while_statement", "c_style_for_statement")))
 """Statements of which a part may not run, or more than once."""
+_IN_BACKGROUND = re.compile(rb"\s*&(?!&)")
 _LISTS = frozenset(("list", "pipeline", "subshell"))
 _NAMES = re.compile(r"[A-Za-z_]\w*")
 _ALTERNATIVES = frozenset(("elif_clause", "else_clause", "case_item"))
@@ -221,14 +222,14 @@ class Statements:
 
     def run_all(self, nodes: Sequence[Node], given: Input, tail: Tail) -> list[int]:
         """Run statements one after the other."""
-        first = self.variables.keep()
+        kinds = [node.type for node in nodes]
+        first = None if _ALTERNATIVES.isdisjoint(kinds) else self.variables.keep()
         indices: list[int] = []
-        for node in nodes:
-            after = node.next_sibling
+        for node, kind in zip(nodes, kinds, strict=True):
             kept = None
-            if node.type in _ALTERNATIVES:
+            if first is not None and kind in _ALTERNATIVES:
                 self.variables.forget_changes(first)
-            elif node.type == "list" or (after is not None and after.type == "&"):
+            elif kind == "list" or _IN_BACKGROUND.match(self.source, node.end_byte):
                 kept = self.variables.keep()
             indices += self.run(node, given, tail)
             if kept is not None:
@@ -250,10 +251,11 @@ class Statements:
         if last is node:
             return []
         indices: list[int] = []
-        kept = self.variables.keep()
         for child in first:
+            is_unsure = child.type == "list" and "||" in (_operator(node), _operator(child))
+            kept = self.variables.keep() if is_unsure else None
             indices += self.run(child, given, NO_TAIL)
-            if child.type == "list" and "||" in (_operator(node), _operator(child)):
+            if kept is not None:
                 self.variables.forget_changes(kept)  # in `a && b || c`, b may not have run
         return indices + self.run(last, given, tail)
 

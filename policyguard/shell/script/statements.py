@@ -320,8 +320,9 @@ class Statements:
         sources = given.sources
         end = node.start_byte
         for child in node.named_children:
-            if b"\n" in self.source[end : child.start_byte].replace(b"\\\n", b""):
-                self.add_unknown("syntax error")  # the grammar took two lines for one
+            gap = self.source[end : child.start_byte].replace(b"\\\n", b"")
+            if b"\n" in gap or b"\\" in gap:  # two lines taken for one, or `$x\ y` for two words
+                self.add_unknown("syntax error")
             end = child.end_byte
             kind = child.type
             if kind == "variable_assignment":

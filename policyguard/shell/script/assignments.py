@@ -44,6 +44,7 @@ def assign(reading: Statements, node: Node) -> tuple[str, ...]:
 
 def run_declaration(reading: Statements, node: Node, tail: Tail) -> list[int]:
     """Run `export x=…`, `local`, `unset` and the like; return the index of the command."""
+    reading.check_gaps(node)
     names: tuple[str, ...] = ()
     words = [reading.text(node.children[0])]
     for child in node.named_children:

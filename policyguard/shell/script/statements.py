@@ -171,6 +171,15 @@ class Statements:
         if self._unread_chars < 0:
             raise TooMuchError("texts are too long")
 
+    def check_gaps(self, node: Node) -> None:
+        """Note where the grammar took two lines for one, or an escaped space for a gap."""
+        end = node.start_byte
+        for child in node.children:
+            gap = self.source[end : child.start_byte].replace(b"\\\n", b"")
+            if b"\n" in gap or b"\\" in gap:
+                self.add_unknown("syntax error")
+            end = child.end_byte
+
     def check_length(self, length: int) -> None:
         """Stop where the words of a command become longer than any text."""
         if length > self.bounds.chars:
@@ -318,12 +327,8 @@ class Statements:
         length = 0
         first = len(self.commands)
         sources = given.sources
-        end = node.start_byte
+        self.check_gaps(node)
         for child in node.named_children:
-            gap = self.source[end : child.start_byte].replace(b"\\\n", b"")
-            if b"\n" in gap or b"\\" in gap:  # two lines taken for one, or `$x\ y` for two words
-                self.add_unknown("syntax error")
-            end = child.end_byte
             kind = child.type
             if kind == "variable_assignment":
                 names += assign(self, child)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -24,8 +23,6 @@ _CONVERSION_HELP = {
     ("number", "string"): "convert it with `double(…)`",
 }
 """Help on converting an expression, by expected and actual kind (empty: any)."""
-_Reported = tuple[str, str, TextSpan, str | None]
-"""Code, message, place and help of a problem."""
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -150,19 +147,9 @@ def compile_prefilter(
 
 
 def _parse_source(source: str, problems: Problems) -> Expr:
-    tree, reported = _parse(source)
-    for code, message, span, help_ in reported:
-        problems.report(code, message, span, help_)
+    from policyguard.cel.syntax.parse import parse  # cached policies do without a parser
+
+    tree = parse(source, problems.report)
     if tree is None:
         raise CelError(problems.all)
     return tree
-
-
-@lru_cache(256)
-def _parse(source: str) -> tuple[Expr | None, list[_Reported]]:
-    """Parse once what many policies have in common: a parser takes 20 ms for an expression."""
-    from policyguard.cel.syntax.parse import parse  # cached policies do without a parser
-
-    reported: list[_Reported] = []
-    tree = parse(source, lambda *problem: reported.append(problem))
-    return tree, reported

@@ -22,8 +22,9 @@ from policyguard.cel.check.operator_types import (
     suggest_operands,
 )
 from policyguard.cel.check.overloads import ResolvedCall, find_accessor, resolve_call
-from policyguard.cel.check.problems import Problems, suggest_name
+from policyguard.cel.check.problems import Problems
 from policyguard.cel.check.scope import FieldPath, Scope, field_name
+from policyguard.cel.check.vocabularies import check_member
 from policyguard.cel.declarations import Declarations
 from policyguard.cel.syntax import ast
 from policyguard.cel.syntax.ast import Expr, TextSpan, split_dotted_name
@@ -36,9 +37,7 @@ from policyguard.cel.types.types import (
     NUMERIC_TYPES,
     STRING,
     TYPE,
-    EnumType,
     ListType,
-    LowerCaseType,
     MapType,
     RecordType,
     Type,
@@ -218,7 +217,7 @@ class _Checker:
             if not is_comparable(operand.key, key):
                 message = f"this map has {operand.key} keys, not {key}"
                 self.problems.report("no-such-overload", message, node.key.span)
-            self.check_member(operand.key, node.key)
+            check_member(self.problems, operand.key, node.key)
             return operand.value
         if operand != DYN:
             message = f"{with_article(operand)} cannot be indexed"
@@ -305,29 +304,13 @@ class _Checker:
             message = f"{with_article(left)} is never equal to {with_article(right)}"
             help_ = suggest_literal(node, left, right) or suggest_membership(left, right)
             self.problems.report("never-equal", message, node.span, help_)
-        self.check_member(left, node.right)
-        self.check_member(right, node.left)
-
-    def check_member(self, vocabulary: Type, node: Expr) -> None:
-        """Report a literal that is not in the vocabulary it is compared with."""
-        name = _constant_value(node)
-        if not isinstance(name, str):
-            return
-        if isinstance(vocabulary, LowerCaseType) and name != name.lower():
-            message = f"{vocabulary.names} have no capital letters here, so this is never `{name}`"
-            lower = f"write `{name.lower()}`"
-            self.problems.report("never-equal", message, node.span, lower, "warning")
-        if not isinstance(vocabulary, EnumType):
-            return
-        if name not in vocabulary.members:
-            message = f"unknown {vocabulary.vocabulary} `{name}`"
-            help_ = suggest_name(name, vocabulary.members)
-            self.problems.report("unknown-name", message, node.span, help_, vocabulary.severity)
+        check_member(self.problems, left, node.right)
+        check_member(self.problems, right, node.left)
 
     def check_membership(self, node: ast.Binary, left: Type, right: Type) -> None:
         if isinstance(node.right, ast.ListLiteral):
             for item in node.right.items:
-                self.check_member(left, item)
+                check_member(self.problems, left, item)
         if isinstance(right, RecordType):
             member: Type = STRING
             if isinstance(name := _constant_value(node.left), str):
@@ -343,7 +326,7 @@ class _Checker:
             message = f"`in` needs a list or a map, not {with_article(right)}"
             self.problems.report("no-such-overload", message, node.span, help_)
             return
-        self.check_member(member, node.left)
+        check_member(self.problems, member, node.left)
         if not is_comparable(left, member):
             message = f"{with_article(left)} is never in {with_article(right)}"
             self.problems.report("never-equal", message, node.span)
@@ -366,7 +349,7 @@ class _Checker:
         self.result.calls[node] = resolved
         for overload in resolved.overloads:
             for parameter, argument in zip(overload.parameters, node.arguments, strict=True):
-                self.check_member(parameter, argument)
+                check_member(self.problems, parameter, argument)
         return resolved.result_type
 
     def check_comprehension(self, node: ast.Comprehension) -> Type:

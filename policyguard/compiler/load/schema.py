@@ -35,10 +35,9 @@ def validator() -> Schema:
 
 
 _resolved: dict[tuple[int, object], Subschema] = {}
-"""What applies to a value, by the id() of a part of the schema and the value's class.
-
-For the class None it is what `resolve_ref` returns.
-"""
+"""What applies to a value, by the id() of a part of the schema and the value's class."""
+_merged: dict[int, Subschema] = {}
+"""Parts of the schema merged over what they refer to, by their id()."""
 
 
 def resolve_for(schema: Subschema, value: object) -> Subschema:
@@ -84,11 +83,11 @@ def resolve_ref(schema: Subschema) -> Subschema:
     """Return `schema` merged over its referenced definition; the caller must not change it."""
     if "$ref" not in schema:
         return schema
-    found = _resolved.get((id(schema), None))
+    found = _merged.get(id(schema))
     if found is None:
         found = _merge_ref(schema)
         if id(schema) in _parts():
-            _resolved[id(schema), None] = found
+            _merged[id(schema)] = found
     return found
 
 

@@ -113,11 +113,11 @@ def _read_stage(text: str, parts: list[str]) -> Stage:
     if "(" in first:
         inner = text.partition("(")[2].rstrip(")").removesuffix(_ANY_ARGUMENTS)
         _fail(text, f"`{first}` is no program", f"write the command: `{inner or 'git push'}`")
-    for part in parts[:1] if first in _WITHOUT_COLONS else (first,):
-        if part.endswith(_ANY_ARGUMENTS):
-            whole = f"{first} {part}" if part != first else first
-            help_ = f"write `{whole.removesuffix(_ANY_ARGUMENTS)}`, which covers any arguments"
-            _fail(text, f"`{part}` is no command", help_)
+    command = [first, *parts[:1]] if first in _WITHOUT_COLONS else [first]
+    if command[-1].endswith(_ANY_ARGUMENTS):
+        whole = " ".join(command).removesuffix(_ANY_ARGUMENTS)
+        help_ = f"write `{whole}`, which covers any arguments"
+        _fail(text, f"`{command[-1]}` is no command", help_)
     if "/" in first:
         name = first.rpartition("/")[2]
         _fail(text, f"`{first}` is a path", f"write `{name}`, which matches it in any folder")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from policyguard.shell.command_line import MANY, SimpleCommand
 from policyguard.shell.script.inputs import Tail
+from policyguard.shell.script.variables import VARIABLE_NAME
 from policyguard.shell.script.word_reader import read_raw
 from policyguard.shell.words import join
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from policyguard.shell.script.syntax_tree import Node
 
 
-_NAME = re.compile(r"[A-Za-z_]\w*")
 _CHANGING = frozenset("iluc")
 """Options of `declare` with which a variable has another value than it is given."""
 _WITHOUT_VALUE = frozenset(("unset", "unsetenv", "local", "declare", "typeset"))
@@ -59,7 +58,8 @@ def run_declaration(reading: Statements, node: Node, tail: Tail) -> list[int]:
                     reading.wrapped.assign(name, value)
                     names += (name,)
     name = words[0]
-    bare = [match[0] for word in words[1:] if (match := _NAME.match(word)) and word not in names]
+    named = [match[0] for word in words[1:] if (match := VARIABLE_NAME.match(word))]
+    bare = [name for name in named if name not in names]
     options = "".join(word[1:] for word in words if word[:1] == "-")
     if "n" in options and name not in ("export", "unset"):
         reading.variables.add_references()

@@ -80,9 +80,7 @@ class Functions:
             self._unread.add(name)
             self._sources[name] = (*self._sources.get(name, ()), *given.sources)
             variables = self._reading.variables
-            positional = variables.positional
-            variables.forget_all()
-            variables.positional = positional
+            _, variables.positional = variables.forget_all()
             return []
         self._unread.discard(name)
         return self._run(name, [MANY, *arguments], given)
@@ -122,8 +120,7 @@ class Functions:
         while left := self._unread - self._finished:
             name = min(left)
             self._finished.add(name)
-            kept = self._reading.variables.keep()
-            self._reading.variables.forget_all()
+            kept = self._reading.variables.forget_all()
             self._run(name, None, Input(self._sources.get(name, ())))
             self._reading.variables.restore(kept)
 
@@ -153,7 +150,6 @@ class Functions:
             for body in bodies:
                 if len(bodies) > 1:  # either may be meant
                     variables.restore(kept)
-                    variables.positional = positional
                 reading.source, reading.documents = body.source, body.documents
                 own = body.given or given
                 indices += reading.run_redirected(body.definition, own, body.tail)

@@ -15,7 +15,7 @@ from policyguard.shell.script.loops import run_again_and_again, run_for
 from policyguard.shell.script.redirections import Redirections
 from policyguard.shell.script.rewriting import HereDocument, lift
 from policyguard.shell.script.syntax_tree import EXPRESSIONS, Node, parse
-from policyguard.shell.script.variables import Variables
+from policyguard.shell.script.variables import VARIABLE_NAME, Variables
 from policyguard.shell.script.word_reader import read_raw
 from policyguard.shell.script.wrapped import Wrapped
 from policyguard.shell.script.written_files import PROCESS_FILE
@@ -28,13 +28,12 @@ _REDIRECTS = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirec
 _VANISHING = re.compile(r"""(?:"(?=[^"]*\$\{?@)(?:\$@|\$\w+|\$\{[^{}"]*\})+"|[^'"])+""")
 """Words that are none if all in them is empty."""
 _DECLARATIONS = frozenset(("declaration_command", "unset_command"))
-_CONDITIONAL = frozenset(
-    ("if_statement", "case_statement", "redirected_statement", "for_statement")
-) | (_LOOPS := frozenset(("while_statement", "c_style_for_statement")))
+_LOOPS = frozenset(("while_statement", "c_style_for_statement"))
+_CONDITIONAL = _LOOPS | {"if_statement", "case_statement", "redirected_statement", "for_statement"}
 """Statements of which a part may not run, or more than once."""
+_UNCERTAIN = _CONDITIONAL | {"list", "pipeline", "subshell"}
+"""Statements in which a function that is defined may be missing behind them."""
 _IN_BACKGROUND = re.compile(rb"\s*&(?!&)")
-_LISTS = frozenset(("list", "pipeline", "subshell"))
-_NAMES = re.compile(r"[A-Za-z_]\w*")
 _ALTERNATIVES = frozenset(("elif_clause", "else_clause", "case_item"))
 """Parts of statements that may run instead of those before them."""
 
@@ -149,7 +148,7 @@ class Statements:
             return self._run_command(node, given, tail)
         kept = self.variables.keep() if kind in _CONDITIONAL else None
         is_certain = self.is_certain
-        self.is_certain = is_certain and kept is None and kind not in _LISTS
+        self.is_certain = is_certain and kind not in _UNCERTAIN
         self.enter()
         try:
             return self._run_compound(kind, node, given, tail)
@@ -224,7 +223,7 @@ class Statements:
             return self.run_apart(node.named_children, given, tail)
         if kind == "c_style_for_statement":
             header = self.text(node).partition("))")[0]
-            self.variables.destabilize(_NAMES.findall(header))
+            self.variables.destabilize(VARIABLE_NAME.findall(header))
         if kind in _LOOPS:
             return run_again_and_again(self, node.named_children, given, tail)
         return self.run_all(node.named_children, given, tail)

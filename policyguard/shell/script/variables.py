@@ -30,7 +30,7 @@ ASSIGNING = MOVERS | READERS | DECLARERS | {"printf", "let"}
 Kept = tuple[dict[str, str], Positional | None]
 """The values of all variables at some place of a text."""
 _WHITE = lazy_pattern(r"[ \t\n]+")
-_NAME = lazy_pattern(r"[A-Za-z_]\w*")
+VARIABLE_NAME = lazy_pattern(r"[A-Za-z_]\w*")
 
 
 class Variables:
@@ -97,9 +97,12 @@ class Variables:
         self._has_references = True
 
     def destabilize_changes(self, kept: Kept) -> None:
-        """Make unknown for good what has changed since: it may happen at any time."""
-        self.destabilize(self.find_changes(kept))
-        self._moves_anytime = self._moves_anytime or self.positional is not kept[1]
+        """Make unknown for good what was assigned since `forget_all`: it may happen at any time.
+
+        `kept` are the values from before, which the others have again.
+        """
+        self.destabilize(self._values)
+        self._moves_anytime = self._moves_anytime or self.positional is not None
         self.restore(kept)
 
     def has_lost(self, kept: Kept) -> bool:
@@ -120,9 +123,7 @@ class Variables:
             return
         for word in words:
             # `read -rax` and `printf -vx` have the name in the same word.
-            for name in (word, word[2:], word[3:], word[4:]) if word[:1] == "-" else (word,):
-                if match := _NAME.match(name):
-                    self.forget((match[0],))
+            self.forget_named((word, word[2:], word[3:], word[4:]) if word[:1] == "-" else (word,))
         if program in READERS:
             self.forget(_READ_INTO)
             if any(word[:2] == "-C" for word in words):  # a command, for each line that is read
@@ -145,10 +146,16 @@ class Variables:
         """Make the values of these variables unknown."""
         self._values.update((name, MANY) for name in names)
 
-    def forget_all(self) -> None:
-        """Make all values unknown, as where nothing says when a text is read."""
+    def forget_named(self, words: Iterable[str]) -> None:
+        """Make unknown the variables whose names these words begin with: `x=y`, `x[0]`."""
+        self.forget(match[0] for word in words if (match := VARIABLE_NAME.match(word)))
+
+    def forget_all(self) -> Kept:
+        """Make all values unknown, as where nothing says when a text is read; return them."""
+        kept = self._values, self.positional
         self._expected.update(self._values)
         self._values, self.positional = {}, None
+        return kept
 
     def replace_by_one_of(self, name: str, values: list[str]) -> None:
         """Give `name` the values of a loop, one after the other, whatever it was before."""
@@ -167,15 +174,15 @@ class Variables:
         if name == "_" or name in self._unstable or (self._has_references and name.isidentifier()):
             return MANY
         value = self._values.get(name)
-        if value is None and self._knows_positional and (name.isdigit() or name in "@*"):
-            return self.read_positional(name, int(name) if name.isdigit() else 1, quoted=quoted)
+        if value is None and self._known_positional is not None and _is_positional(name):
+            return self.read_positional(name, quoted=quoted)
         if value is None:
             return self._read_unassigned(name, quoted=quoted)
         return self._expand(value, quoted=quoted)
 
     @property
-    def _knows_positional(self) -> bool:
-        return self.positional is not None and not self._moves_anytime
+    def _known_positional(self) -> Positional | None:
+        return None if self._moves_anytime else self.positional
 
     def _expand(self, value: str, *, quoted: bool) -> str:
         """Return a value as a part of a word; without quotes it may be several words."""
@@ -194,7 +201,7 @@ class Variables:
         separators = self._values.get("IFS", "")
         return is_static(separators) and not any(map(str.isalnum, separators))
 
-    def read_positional(self, name: str, first: int, *, quoted: bool) -> str:
+    def read_positional(self, name: str, first: int = 1, *, quoted: bool) -> str:
         """Return what `$name` stands for; of `$@` and `$*` the words from `$first` on."""
         if name == "*" and quoted and self._has_own_separators:
             return MANY
@@ -206,16 +213,18 @@ class Variables:
         # What a file name pattern among the words of a call stands for is known before the call.
         return (" " if name == "*" else BREAK).join(protect(value) or EMPTY for value in chosen)
 
-    def _choose(self, name: str, first: int) -> Positional | None:
-        if self.positional is None or self._moves_anytime:
+    def _choose(self, name: str, first: int = 1) -> Positional | None:
+        """Return the word of `$name`; of `$@` and `$*` those from `$first` on."""
+        known = self._known_positional
+        if known is None:
             return None
-        return choose(self.positional, first, None if name in "@*" else first + 1)
+        return choose(known, int(name), int(name) + 1) if name.isdigit() else choose(known, first)
 
     def is_given(self, name: str) -> bool | None:
         """Whether `$1` or the like stands for some text; None if that is not known."""
-        if not (name.isdigit() or name in "@*"):
+        if not _is_positional(name):
             return None
-        words = self._choose(name, int(name) if name.isdigit() else 1)
+        words = self._choose(name)
         if words is None or not words:
             return None if words is None else False
         return True if any(word.strip(MARKS) for word in words) else None
@@ -233,6 +242,10 @@ class Variables:
             return self.folder
         if name in self._plain:
             return ANY
-        if quoted and not (name.isdigit() or name in "@*"):
+        if quoted and not _is_positional(name):
             return ANY
         return MANY
+
+
+def _is_positional(name: str) -> bool:
+    return name.isdigit() or name in "@*"

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from policyguard.shell.script.statements import Statements
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
-_NAME = re.compile(r"[A-Za-z_]\w*")
 _END_OF_EXEC = (";", "+")
 _WINDOWS_PROGRAM = ".exe"
 """How programs of Windows end, in WSL and Git Bash: `git.exe` is git."""
@@ -145,17 +144,13 @@ class Wrapped:
             outer = reading.variables
             if wrapper.elsewhere:
                 reading.variables = Variables(reading.reader.variables, folder=f"/{NAME}")
-            kept = outer.keep()
-            if wrapper.later:
-                outer.forget_all()
-            before = outer.keep()
+            kept = outer.forget_all() if wrapper.later else None
             try:
                 return self._unwrap(wrapper, name, [*behind], index, given)
             finally:
                 reading.variables = outer
-                if wrapper.later:
-                    outer.destabilize_changes(before)
-                    outer.restore(kept)
+                if kept is not None:
+                    outer.destabilize_changes(kept)
         _, runner, behind = self._code.find_for(program, arguments)
         if runner is not None and runner.hidden:
             reading.add_unknown("commands of another shell", command.sources)
@@ -169,7 +164,7 @@ class Wrapped:
     def _run_keyword(self, program: str, words: list[str]) -> None:
         """Forget what stands behind a keyword that the grammar takes for a program: `time x=y`."""
         variables = self.reading.variables
-        variables.forget(match[0] for word in words if (match := _NAME.match(word)))
+        variables.forget_named(words)
         if not MOVERS.isdisjoint(words):
             variables.positional = None
         if b"$" in self.reading.source and (program == "{" or "{" in words):

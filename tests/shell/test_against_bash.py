@@ -245,6 +245,10 @@ CHANGES = (
         'set -- "$1" zap',
     ),
     *("local p", "time p=zap", "for p in zap true; do break; done", "IFS=0", "p=zap0-r", "n=2"),
+    *("readonly p=zap", "readonly p", "local p=true", "local o=x", "declare -g p=zap", "continue"),
+    *("if [ $n ]; then p=zap; else p=true; fi", "for p in true zap; do :; done", "p=$p$o"),
+    *("case $1 in a) p=zap;; *) p=true;; esac", "p=zap; return", "o=-r; break", "p=za; p+=p"),
+    *("a=(zap)", "a=(true)", "a=()", "a+=(-r)", "a+=(x)", 'a+=("$@")', "a[0]=zap", 'p="${a[*]}"'),
 )
 PLACES = (
     *("{0}", "true && {0}", "false && {0}", "true || {0}", "false || {0}", "( {0} )", "{0} & wait"),
@@ -265,7 +269,13 @@ PLACES = (
         "trap '{0}' EXIT; {1}",
         "if false; then {0}; fi; {1}",
     ),
+    *("if false; then {1}; else {0}; fi", "if false; then {1}; elif true; then {0}; fi"),
+    *("case $1 in a) {0};; true) {1};; *) ;; esac", "case a in a) {0};& *) {1};; esac"),
+    *("for w in 1 2; do if ((j++)); then {0}; else {1}; fi; done", "k() {{ {1}; {0}; }}; k a"),
+    *("k() {{ local p; {0}; {1}; }}; k zap", "k() {{ {0}; local o p=x; {1}; }}; k zap -r"),
+    *("for w in a b; do if ((j++)); then {0}; break; fi; {1}; done", "p=zap p=true; {0}; {1}"),
 )
+STARTS = ("", "p=true; o=x", "q=true", "a=(true x)", "a=(zap); o=x")
 USES = (
     *("$p zap -r", "$p -r", "zap $o", '"$@"', "$*", '"$1" -r', '"${2:-true}" -r', '"${@:2}"', "$p"),
     *("${1-zap} -r", "${3:+zap -r}", "${p:-zap} -r", '"${p:-zap}" "${o:--r}"', '$2 "$3"', "g -r"),
@@ -282,6 +292,8 @@ USES = (
         'eval "$@"',
         "$q -r",
         "${p}zap -r",
+        *('"${a[@]}"', 'zap "${a[@]}"', "${a[*]} -r", '"${a[0]}" -r', "$a -r", "zap ${a[@]+$o}"),
+        'for w in "${a[@]}"; do $w -r; done',
     ),
 )
 
@@ -291,9 +303,10 @@ def flows(draw: st.DrawFn) -> str:
     """Draw a script that changes variables, or `$1` and so on, in a part that may not run."""
     use = draw(st.sampled_from(USES))
     script = draw(st.sampled_from(CHANGES))
+    others = [":", use, draw(st.sampled_from(CHANGES))]
     for _ in range(draw(st.integers(1, 3))):
-        script = draw(st.sampled_from(PLACES)).format(script, draw(st.sampled_from([":", use])))
-    script = f"{draw(st.sampled_from(['', 'p=true; o=x', 'q=true']))}\n{script}\n{use}"
+        script = draw(st.sampled_from(PLACES)).format(script, draw(st.sampled_from(others)))
+    script = f"{draw(st.sampled_from(STARTS))}\n{script}\n{use}"
     if "g -r" in script:  # one that is not called is read with words that are not known
         script = f'g() {{ $p "$@"; }}\n{script}'
     given = draw(st.sampled_from(["zap -r", "true zap -r", "a b zap -r", "", "zap -r true"]))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from policyguard.shell.command_line import MANY, SimpleCommand
 from policyguard.shell.script.inputs import Tail
-from policyguard.shell.script.variables import VARIABLE_NAME
+from policyguard.shell.script.variables import VARIABLE_NAME, Value
 from policyguard.shell.script.word_reader import read_raw
 from policyguard.shell.words import join
 
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from policyguard.shell.script.syntax_tree import Node
 
 
-_CHANGING = frozenset("iluc")
+_CHANGING = frozenset("iluAc")
 """Options of `declare` with which a variable has another value than it is given."""
+_LOCAL = frozenset(("local", "declare", "typeset"))
+"""Declarations of variables that end with the function they stand in."""
 _WITHOUT_VALUE = frozenset(("unset", "unsetenv", "local", "declare", "typeset"))
 """Declarations behind which a name without a value has none, or that of a caller."""
 
@@ -27,37 +29,55 @@ def assign(reading: Statements, node: Node) -> tuple[str, ...]:
     name = reading.text(children[0]).partition("[")[0]
     for child in children[0].named_children:  # `name[$(…)]=value`
         read_raw(reading, child, quoted=True)
-    if len(children) < 3:
-        reading.variables.assign(name, "")
-    elif children[2].type == "array" or children[0].type == "subscript":
-        for child in children[2].named_children:
-            read_raw(reading, child, quoted=True)
-        reading.variables.assign(name, MANY)
+    value: Value = ""
+    if len(children) > 2:
+        is_array = children[2].type == "array"
+        value = _read_array(reading, children[2]) if is_array else _read_value(reading, children[2])
+        if children[0].type == "subscript":
+            value = MANY
+    if children[1].type == "+=":
+        reading.variables.append(name, value, is_certain=reading.is_sure)
     else:
-        value = read_raw(reading, children[2], quoted=False)
-        value = join(value, reading.bounds.words)
-        reading.variables.assign(name, value, append=children[1].type == "+=")
+        reading.variables.assign(name, value)
+    if isinstance(value, str):
         reading.wrapped.assign(name, value)
     return (name,)
+
+
+def _read_value(reading: Statements, node: Node) -> str:
+    return join(read_raw(reading, node, quoted=False), reading.bounds.words)
+
+
+def _read_array(reading: Statements, node: Node) -> Value:
+    """Return the words of `(a b)`; anything if some have places of their own: `([3]=a)`."""
+    words: list[str] = []
+    is_plain = True
+    for child in node.named_children:
+        is_plain = is_plain and not reading.text(child).startswith("[")
+        words += reading.read_words(child) if child.type != "comment" else ()
+        reading.check_length(len(words))
+    return tuple(words) if is_plain else MANY
 
 
 def run_declaration(reading: Statements, node: Node, tail: Tail) -> list[int]:
     """Run `export x=…`, `local`, `unset` and the like; return the index of the command."""
     reading.check_gaps(node)
     names: tuple[str, ...] = ()
-    words = [reading.text(node.children[0])]
+    name = reading.text(node.children[0])
+    words = [name]
     for child in node.named_children:
         if child.type == "variable_assignment":
+            _declare(reading, words, reading.text(child))
             names += assign(reading, child)
         else:
             for word in reading.read_words(child):
                 words.append(word)
-                name, equals, value = word.partition("=")  # `export "name=value"`
-                if equals and name.isidentifier():
-                    reading.variables.assign(name, value)
-                    reading.wrapped.assign(name, value)
-                    names += (name,)
-    name = words[0]
+                _declare(reading, words, word)
+                left, equals, value = word.partition("=")  # `export "name=value"`
+                if equals and left.isidentifier():
+                    reading.variables.assign(left, value)
+                    reading.wrapped.assign(left, value)
+                    names += (left,)
     named = [match[0] for word in words[1:] if (match := VARIABLE_NAME.match(word))]
     bare = [name for name in named if name not in names]
     options = "".join(word[1:] for word in words if word[:1] == "-")
@@ -67,4 +87,15 @@ def run_declaration(reading: Statements, node: Node, tail: Tail) -> list[int]:
         reading.variables.destabilize([*names, *bare])
     elif name in _WITHOUT_VALUE:
         reading.variables.remove(bare)
+    if "r" in options or name == "readonly":
+        reading.variables.fix([*names, *bare])
     return [reading.add(SimpleCommand(name, name, tuple(words[1:]), tail.redirects, names))]
+
+
+def _declare(reading: Statements, words: list[str], word: str) -> None:
+    """Make the variable that a word names one of the function that runs; `words` stand before."""
+    if words[0] in _LOCAL:
+        match = VARIABLE_NAME.match(word)
+        if match and not any(one[:1] == "-" and "g" in one for one in words):
+            is_certain = reading.is_straight and reading.wrapped.is_builtin(words[0])
+            reading.variables.declare(match[0], is_certain=is_certain)

@@ -19,6 +19,7 @@ from policyguard.shell.command_line import MANY, MARKS, SimpleCommand
 from policyguard.shell.plain import RESERVED
 from policyguard.shell.script.inputs import Input, Tail
 from policyguard.shell.script.rewriting import HereDocument
+from policyguard.shell.script.variables import Kept
 from policyguard.shell.words import is_static
 
 if TYPE_CHECKING:
@@ -85,6 +86,11 @@ class Functions:
         self._unread.discard(name)
         return self._run(name, [MANY, *arguments], given)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a function is read."""
+        return bool(self._running)
+
     def is_own_program(self, name: str, around: tuple[str, ...]) -> bool:
         """Whether a function means the program of its name: `git() { command git "$@"; }`."""
         return name in self._running and not RESERVED.issuperset(around)
@@ -145,20 +151,22 @@ class Functions:
         reading.enter()
         indices: list[int] = []
         bodies = list(self._bodies[name].values())
-        kept, changed = variables.keep(), set[str]()
+        kept, ends = variables.keep(), list[Kept]()
+        is_straight, reading.is_straight = reading.is_straight, True
         try:
             for body in bodies:
-                if len(bodies) > 1:  # either may be meant
-                    variables.restore(kept)
+                variables.restore(kept)  # if there are several, either may be meant
+                variables.enter_function()
                 reading.source, reading.documents = body.source, body.documents
                 own = body.given or given
                 indices += reading.run_redirected(body.definition, own, body.tail)
-                changed.update(variables.find_changes(kept))
-            if len(bodies) > 1 or not bodies[0].is_certain:
-                variables.forget(changed)
+                variables.leave_function()
+                ends.append(variables.keep())
+            variables.join(*ends[:-1], *([] if bodies[0].is_certain else [kept]))
         finally:
             reading.source, reading.documents = outer
             variables.positional = outer_positional
+            reading.is_straight = is_straight
             self._running.discard(name)
         reading.leave()
         return indices

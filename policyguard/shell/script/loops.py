@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from policyguard.shell.command_line import MANY
 from policyguard.shell.script.inputs import Input, Tail
 from policyguard.shell.script.syntax_tree import EXPRESSIONS, Node
+from policyguard.shell.script.variables import Value
 from policyguard.shell.words import is_one_word
 
 if TYPE_CHECKING:
@@ -22,23 +24,30 @@ def run_for(reading: Statements, node: Node, given: Input, tail: Tail) -> list[i
         if child.type == "variable_name" and not name:
             name = reading.text(child)
         elif child.type in EXPRESSIONS:
-            values += reading.read_words(child)
+            for _ in reading.variables.try_each(reading.text(child)):
+                values += reading.read_words(child)
         else:
             bodies.append(child)
+    variables = reading.variables
+    kept, ends, indices = variables.keep(), list[Value](), list[int]()
+    is_sure_to_run = bool(values) and all(map(is_one_word, values))
     if not 0 < len(values) <= reading.bounds.loop_values or reading.loops >= 2:
-        reading.variables.replace_by_one_of(name, values)
-        return run_again_and_again(reading, bodies, given, tail)
-    reading.loops += 1
-    indices: list[int] = []
-    for value in values:
-        reading.variables.replace(name, value)
-        indices += (
-            reading.run_all(bodies, given, tail)
-            if is_one_word(value)
-            else run_again_and_again(reading, bodies, given, tail)
-        )
-    reading.loops -= 1
-    reading.variables.forget([name])  # a loop may end before its last value
+        variables.replace_by_one_of(name, values)
+        indices += run_again_and_again(reading, bodies, given, tail)
+        ends += variables.list_values(name)
+    else:
+        reading.loops += 1
+        for value in values:
+            variables.replace(name, value)
+            indices += (
+                reading.run_all(bodies, given, tail)
+                if is_one_word(value)
+                else run_again_and_again(reading, bodies, given, tail)
+            )
+            ends += variables.list_values(name)  # a loop may end before its last value
+        reading.loops -= 1
+    variables.join(kept)
+    variables.add_values(name, ends if is_sure_to_run else [MANY], kept)
     return indices
 
 
@@ -46,10 +55,11 @@ def run_again_and_again(
     reading: Statements, nodes: Sequence[Node], given: Input, tail: Tail
 ) -> list[int]:
     """Run the statements of a loop, again as long as they change what they may read."""
-    kept = reading.variables.keep()
+    variables, is_second = reading.variables, False
+    kept = variables.keep()
     indices = reading.run_all(nodes, given, tail)
-    while reading.variables.has_lost(kept):
-        reading.variables.forget_changes(kept)
-        kept = reading.variables.keep()
+    while variables.has_lost(kept):
+        kept = variables.begin_again(kept, forget=is_second)
+        is_second = True
         indices += reading.run_all(nodes, given, tail)
     return indices

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from policyguard.shell.command_line import MANY, NAME, CommandLine, SimpleCommand
 from policyguard.shell.plain import PlainCommand, has_control_characters
 from policyguard.shell.script.assignments import assign, run_declaration
+from policyguard.shell.script.branches import run_case, run_if
 from policyguard.shell.script.functions import Functions
 from policyguard.shell.script.inputs import NO_TAIL, NOTHING, Input, Tail
+from policyguard.shell.script.lists import run_list, run_pipeline
 from policyguard.shell.script.loops import run_again_and_again, run_for
 from policyguard.shell.script.redirections import Redirections
 from policyguard.shell.script.rewriting import HereDocument, lift
@@ -29,13 +31,20 @@ _VANISHING = re.compile(r"""(?:"(?=[^"]*\$\{?@)(?:\$@|\$\w+|\$\{[^{}"]*\})+"|[^'
 """Words that are none if all in them is empty."""
 _DECLARATIONS = frozenset(("declaration_command", "unset_command"))
 _LOOPS = frozenset(("while_statement", "c_style_for_statement"))
-_CONDITIONAL = _LOOPS | {"if_statement", "case_statement", "redirected_statement", "for_statement"}
-"""Statements of which a part may not run, or more than once."""
-_UNCERTAIN = _CONDITIONAL | {"list", "pipeline", "subshell"}
+_CONDITIONAL = _LOOPS | {"redirected_statement"}
+"""Statements that may not run, or more than once."""
+_UNCERTAIN = _CONDITIONAL | {
+    "if_statement",
+    "case_statement",
+    "for_statement",
+    "list",
+    "pipeline",
+    "subshell",
+}
 """Statements in which a function that is defined may be missing behind them."""
+_SIMPLE = _DECLARATIONS | {"command", "variable_assignment"}
+"""Statements that are read once for each of the values that a variable may have."""
 _IN_BACKGROUND = re.compile(rb"\s*&(?!&)")
-_ALTERNATIVES = frozenset(("elif_clause", "else_clause", "case_item"))
-"""Parts of statements that may run instead of those before them."""
 
 
 class TooMuchError(Exception):
@@ -50,11 +59,13 @@ class Statements:
         self.bounds = reader.facts.bounds
         self.commands: list[SimpleCommand] = []
         self.opaque: dict[str, None] = {}
-        self.variables = Variables(reader.variables)
+        self.variables = Variables(reader.variables, self.bounds.loop_values)
         self.documents: list[HereDocument] = []
         self.source = b""
         self.is_certain = True
         """Whether what is read now runs, and in the shell that reads the text."""
+        self.is_straight = True
+        """Whether it runs where the function runs that it stands in, unless that has returned."""
         self._depth = 0
         self.loops = 0
         self._statements = 0
@@ -76,9 +87,11 @@ class Statements:
         if has_control_characters(text):
             return self.add_unknown("text has control characters", given.sources)
         self.count_text(text)
-        outer = self.source, self.documents
+        outer = self.source, self.documents, self.is_certain, self.is_straight
         depth = self._depth
         self._depth += 1
+        if depth:
+            self.is_certain = self.is_straight = False
         try:
             indices = self._read_statements(text, given)
             if not depth:
@@ -89,7 +102,7 @@ class Statements:
         except RecursionError:
             return self.add_unknown("nesting is too deep", given.sources)
         finally:
-            self.source, self.documents = outer
+            self.source, self.documents, self.is_certain, self.is_straight = outer
             self._depth = depth
 
     def _read_statements(self, text: str, given: Input) -> list[int]:
@@ -144,19 +157,33 @@ class Statements:
         """Read a statement; return the indices of the commands that write to its output."""
         self.count(1)
         kind = node.type
+        if not self.variables.have_choices or not _is_simple(node):
+            return self._run_once(kind, node, given, tail)
+        indices: list[int] = []
+        for _ in self.variables.try_each(self.text(node)):
+            indices += self._run_once(kind, node, given, tail)
+        return indices
+
+    def _run_once(self, kind: str, node: Node, given: Input, tail: Tail) -> list[int]:
         if kind == "command":
             return self._run_command(node, given, tail)
         kept = self.variables.keep() if kind in _CONDITIONAL else None
-        is_certain = self.is_certain
-        self.is_certain = is_certain and kind not in _UNCERTAIN
+        outer = self.is_certain, self.is_straight
+        if kind in _UNCERTAIN:
+            self.is_certain = self.is_straight = False
         self.enter()
         try:
             return self._run_compound(kind, node, given, tail)
         finally:
             self.leave()
-            self.is_certain = is_certain
+            self.is_certain, self.is_straight = outer
             if kept is not None:
-                self.variables.forget_changes(kept)
+                self.variables.join(kept)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether what is read now runs: no function may have returned before."""
+        return self.is_certain and not self.functions.is_running
 
     def count(self, number: int) -> None:
         """Count statements, or parts of words."""
@@ -196,13 +223,17 @@ class Statements:
 
     def _run_compound(self, kind: str, node: Node, given: Input, tail: Tail) -> list[int]:
         if kind == "pipeline":
-            return self._run_pipeline(node, given, tail)
+            return run_pipeline(self, node, given, tail)
         if kind == "redirected_statement":
             return self.run_redirected(node, given, tail)
         if kind == "list":
-            return self._run_list(node, given, tail)
+            return run_list(self, node, given, tail)
         if kind == "for_statement":
             return run_for(self, node, given, tail)
+        if kind == "if_statement":
+            return run_if(self, node, given, tail)
+        if kind == "case_statement":
+            return run_case(self, node, given, tail)
         if kind in _DECLARATIONS:
             return run_declaration(self, node, tail)
         if kind == "variable_assignment":
@@ -230,61 +261,24 @@ class Statements:
 
     def run_all(self, nodes: Sequence[Node], given: Input, tail: Tail) -> list[int]:
         """Run statements one after the other."""
-        kinds = [node.type for node in nodes]
-        first = None if _ALTERNATIVES.isdisjoint(kinds) else self.variables.keep()
         indices: list[int] = []
-        for node, kind in zip(nodes, kinds, strict=True):
+        for node in nodes:
             kept = None
-            if first is not None and kind in _ALTERNATIVES:
-                self.variables.forget_changes(first)
-            elif kind == "list" or _IN_BACKGROUND.match(self.source, node.end_byte):
+            if node.type == "list" or _IN_BACKGROUND.match(self.source, node.end_byte):
                 kept = self.variables.keep()
             indices += self.run(node, given, tail)
             if kept is not None:
-                self.variables.forget_changes(kept)
+                self.variables.join(kept)
         return indices
 
     def run_apart(self, nodes: Sequence[Node], given: Input, tail: Tail = NO_TAIL) -> list[int]:
         """Run statements in a process of their own, whose variables nothing else sees."""
-        kept, is_certain = self.variables.keep(), self.is_certain
-        self.is_certain = False
+        kept = self.variables.keep()
+        outer = self.is_certain, self.is_straight
+        self.is_certain = self.is_straight = False
         indices = self.run_all(nodes, given, tail)
         self.variables.restore(kept)
-        self.is_certain = is_certain
-        return indices
-
-    def _run_list(self, node: Node, given: Input, tail: Tail) -> list[int]:
-        """Run `a && b`. The grammar gives the redirections of `b` to the whole list."""
-        *first, last = [child for child in node.named_children if child.type != "comment"] or [node]
-        if last is node:
-            return []
-        indices: list[int] = []
-        for child in first:
-            is_unsure = child.type == "list" and "||" in (_operator(node), _operator(child))
-            kept = self.variables.keep() if is_unsure else None
-            indices += self.run(child, given, NO_TAIL)
-            if kept is not None:
-                self.variables.forget_changes(kept)  # in `a && b || c`, b may not have run
-        return indices + self.run(last, given, tail)
-
-    def _run_pipeline(self, node: Node, given: Input, tail: Tail) -> list[int]:
-        stages = [child for child in node.named_children if child.type != "comment"]
-        indices: list[int] = []
-        for number, stage in enumerate(stages):
-            is_last = number == len(stages) - 1
-            before = len(self.commands)
-            kept = self.variables.keep()
-            indices = self.run(stage, given, tail if is_last else NO_TAIL)
-            if is_last:  # in zsh it is no process of its own
-                self.variables.forget_changes(kept)
-            else:
-                self.variables.restore(kept)
-            if not is_last and _ends_in_list(stage):
-                # The grammar reads `a && b 2>&1 | c` as `(a && b) 2>&1 | c`.
-                indices = [index for index in indices if index >= before][-1:]
-            given = Input(
-                tuple(dict.fromkeys(indices)), self.wrapped.outputs.static_output(indices)
-            )
+        self.is_certain, self.is_straight = outer
         return indices
 
     def run_redirected(self, node: Node, given: Input, tail: Tail) -> list[int]:
@@ -375,12 +369,9 @@ class Statements:
         return NAME if self.wrapped.outputs.prints_names(indices) else MANY
 
 
-def _operator(node: Node) -> str:
-    """Return `&&` or `||`, which joins the parts of a list."""
-    return next((child.type for child in node.children if child.type in ("&&", "||")), "")
-
-
-def _ends_in_list(node: Node) -> bool:
-    while node.type == "redirected_statement":
-        node = node.named_children[0]
-    return node.type == "list"
+def _is_simple(node: Node) -> bool:
+    """Whether a node is a command or an assignment, which may be redirected."""
+    kind = node.type
+    return kind in _SIMPLE or (
+        kind == "redirected_statement" and node.named_children[0].type in _SIMPLE
+    )

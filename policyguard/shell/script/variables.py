@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS
@@ -27,20 +28,33 @@ DECLARERS = frozenset(("declare", "export", "local", "readonly", "typeset", "uns
 """Programs that declare variables, where the grammar sees no declaration (`\\export x=y`)."""
 ASSIGNING = MOVERS | READERS | DECLARERS | {"printf", "let"}
 """Programs after which variables may have other values (`printf -v`)."""
-Kept = tuple[dict[str, str], Positional | None]
+Value = str | tuple[str, ...]
+"""A text, or the words of an array."""
+Values = tuple[Value, ...]
+"""What a variable may stand for: one of these, or anything if they are `UNKNOWN`."""
+UNKNOWN: Values = (MANY,)
+Kept = tuple[dict[str, Values], Positional | None]
 """The values of all variables at some place of a text."""
+_MAX_CHARS = 4096
 _WHITE = lazy_pattern(r"[ \t\n]+")
 VARIABLE_NAME = lazy_pattern(r"[A-Za-z_]\w*")
+_USED = lazy_pattern(r"\$\{?([A-Za-z_]\w*)")
 
 
 class Variables:
     """The values that variables have where a text uses them."""
 
-    def __init__(self, plain: frozenset[str], *, folder: str = ".") -> None:
+    def __init__(self, plain: frozenset[str], max_values: int, *, folder: str = ".") -> None:
         self._plain = plain
+        self._max_values = max_values
         self.folder = folder
         """The current folder."""
-        self._values: dict[str, str] = {}
+        self._values: dict[str, Values] = {}
+        self.have_choices = False
+        """Whether some variable has had several values."""
+        self._constants: set[str] = set()
+        self._locals: list[dict[str, tuple[Values | None, bool]]] = []
+        """For each function that runs, what its own variables were before, and if that is sure."""
         self._expected: set[str] = set()
         self._unstable: set[str] = set()
         """Names whose values are never known: arithmetic or a trap changes them."""
@@ -61,15 +75,53 @@ class Variables:
         """Make the values of these variables unknown, whatever is assigned later."""
         self._unstable.update(names)
 
-    def assign(self, name: str, value: str, *, append: bool = False) -> None:
-        """Give `name` a value; a second, different one makes it unknown."""
-        value = value.replace(GLOB, "*")
-        known = self._values.get(name)
-        if append and known is not None and MANY not in known:
-            value = known + value
-        elif append or (known is not None and known != value):
-            value = MANY
-        self._values[name] = value if len(value) <= 4096 else MANY
+    def assign(self, name: str, value: Value) -> None:
+        """Give `name` a value, beside those that it has: nothing says for certain that it ran."""
+        self._set(name, (*self._values.get(name, ()), _without_patterns(value)))
+
+    def append(self, name: str, value: Value, *, is_certain: bool) -> None:
+        """Append to what `name` stands for; if that is certain, it is not what it was."""
+        known = self._values.get(name, UNKNOWN)
+        longer = [_append(one, _without_patterns(value)) for one in known]
+        kept = () if is_certain and name not in self._constants else known
+        self._set(name, (*kept, *longer))
+
+    def _set(self, name: str, values: Iterable[Value]) -> None:
+        several = tuple(dict.fromkeys(values))
+        if MANY in several or len(several) > self._max_values or any(map(_is_long, several)):
+            several = UNKNOWN
+        self._values[name] = several
+        self.have_choices = self.have_choices or len(several) > 1
+
+    def fix(self, names: Iterable[str]) -> None:
+        """Note that these variables are constants, which cannot be changed or removed."""
+        self._constants.update(names)
+
+    def try_each(self, text: str) -> Iterator[None]:
+        """Let the variables that `text` uses be one of their values, then another; then each."""
+        names = self._find_choices(text) if self.have_choices else []
+        if not names:
+            yield
+            return
+        kept, ends = self.keep(), list[Kept]()
+        for chosen in product(*(self._values[name] for name in names)):
+            self.restore(kept)
+            self._values.update(zip(names, ((value,) for value in chosen), strict=True))
+            yield
+            ends.append(self.keep())
+        self.join(*ends)
+
+    def _find_choices(self, text: str) -> list[str]:
+        """Return the names in `text` that have several values, as far as they are few."""
+        names: list[str] = []
+        count = 1
+        for name in dict.fromkeys(_USED.findall(text)):
+            count *= len(self._values.get(name, UNKNOWN))
+            if count > self._max_values:
+                break
+            if len(self._values.get(name, UNKNOWN)) > 1:
+                names.append(name)
+        return names
 
     def keep(self) -> Kept:
         """Return the values, for `restore` after what has variables of its own."""
@@ -83,14 +135,31 @@ class Variables:
     def find_changes(self, kept: Kept) -> list[str]:
         """Return the names of the variables that have changed since."""
         values, now = kept[0], self._values
-        changed = [name for name, value in values.items() if now.get(name, MANY) != value]
+        changed = [name for name, value in values.items() if now.get(name, UNKNOWN) != value]
         return changed + [name for name in now if name not in values]
 
-    def forget_changes(self, kept: Kept) -> None:
-        """Make unknown what has changed since: nothing says whether it ran."""
-        self.forget(self.find_changes(kept))
-        if self.positional is not kept[1]:
-            self.positional = None
+    def begin_again(self, kept: Kept, *, forget: bool) -> Kept:
+        """Begin the body of a loop once more, with what it has changed since; return the values.
+
+        `forget` says that what has changed becomes unknown. What the text assigns, and had no
+        value, is unknown until it is assigned again.
+        """
+        for name in self.find_changes(kept):
+            if name not in kept[0] and name in self._expected:
+                self._values.pop(name, None)
+            elif forget:
+                self._values[name] = UNKNOWN
+        self.join(kept)
+        return self.keep()
+
+    def join(self, *places: Kept) -> None:
+        """Make each value one of those that it has now or at these places: any may come before."""
+        for kept in places:
+            for name in self.find_changes(kept):
+                before, now = kept[0].get(name, UNKNOWN), self._values.get(name, UNKNOWN)
+                self._set(name, (*before, *now))
+            if self.positional is not kept[1]:
+                self.positional = None
 
     def add_references(self) -> None:
         """Make all values unknown for good: some names are those of other variables."""
@@ -109,7 +178,7 @@ class Variables:
         """Whether what was known has changed since, or what the text does not seem to assign."""
         values, positional = kept
         return (positional is not None and self.positional is not positional) or any(
-            values[name] != MANY if name in values else name not in self._expected
+            values[name] != UNKNOWN if name in values else name not in self._expected
             for name in self.find_changes(kept)
         )
 
@@ -134,17 +203,47 @@ class Variables:
 
         A file name pattern in it stands for the names, not for its characters.
         """
-        self._values[name] = value
+        self._values[name] = (value,)
+
+    def list_values(self, name: str) -> Values:
+        """Return what `name` may stand for."""
+        return self._values.get(name, UNKNOWN)
+
+    def add_values(self, name: str, values: Iterable[Value], kept: Kept) -> None:
+        """Give `name` one of these values, or of those that it had at some place, if it had any."""
+        self._set(name, (*kept[0].get(name, ()), *values))
 
     def remove(self, names: Iterable[str]) -> None:
-        """Take these variables away; the environment may have them, too."""
+        """Make these variables unknown: they may have no value, or that of a caller."""
         for name in names:
-            self._values.pop(name, None)
             self._expected.add(name)
+            if name in self._values:
+                self.forget([name])
+
+    def enter_function(self) -> None:
+        """Let what is declared from here on be variables of a function's own."""
+        self._locals.append({})
+
+    def declare(self, name: str, *, is_certain: bool) -> None:
+        """Make a variable one of the function that runs, without a value if that is certain."""
+        if self._locals and name not in self._locals[-1]:
+            self._locals[-1][name] = self._values.get(name), is_certain
+            if is_certain:
+                self._values.pop(name, None)
+
+    def leave_function(self) -> None:
+        """Give the variables that a function has declared the values of its caller."""
+        for name, (values, is_certain) in self._locals.pop().items():
+            if not is_certain:
+                self._set(name, (*(values or UNKNOWN), *self._values.get(name, UNKNOWN)))
+            elif values is not None:
+                self._values[name] = values
+            else:
+                self._values.pop(name, None)
 
     def forget(self, names: Iterable[str]) -> None:
         """Make the values of these variables unknown."""
-        self._values.update((name, MANY) for name in names)
+        self._values.update((name, UNKNOWN) for name in names)
 
     def forget_named(self, words: Iterable[str]) -> None:
         """Make unknown the variables whose names these words begin with: `x=y`, `x[0]`."""
@@ -171,14 +270,28 @@ class Variables:
 
     def read(self, name: str, *, quoted: bool) -> str:
         """Return what `$name` stands for, as a part of a word."""
-        if name == "_" or name in self._unstable or (self._has_references and name.isidentifier()):
+        if name == "_" or self._is_never_known(name):
             return MANY
-        value = self._values.get(name)
-        if value is None and self._known_positional is not None and _is_positional(name):
+        values = self._values.get(name)
+        if values is None and self._known_positional is not None and _is_positional(name):
             return self.read_positional(name, quoted=quoted)
-        if value is None:
+        if values is None:
             return self._read_unassigned(name, quoted=quoted)
-        return self._expand(value, quoted=quoted)
+        if len(values) > 1:
+            return MANY
+        # Of an array, zsh reads all words, and bash the first.
+        words = (values[0],) if isinstance(values[0], str) else values[0]
+        return self._expand(words[0], quoted=quoted) if len(words) == 1 else MANY
+
+    def read_array(self, name: str, *, quoted: bool, joined: bool) -> str:
+        """Return what `${name[@]}` stands for, or `${name[*]}`, which is `joined` in quotes."""
+        values = self._values.get(name, UNKNOWN)
+        if len(values) > 1 or isinstance(values[0], str) or self._is_never_known(name):
+            return self.read(name, quoted=quoted)
+        return self._read_words(values[0], quoted=quoted, joined=joined)
+
+    def _is_never_known(self, name: str) -> bool:
+        return name in self._unstable or (self._has_references and name.isidentifier())
 
     @property
     def _known_positional(self) -> Positional | None:
@@ -198,20 +311,25 @@ class Variables:
         return "IFS" in self._expected or "IFS" in self._values or "IFS" in self._unstable
 
     def _separates_no_letters(self) -> bool:
-        separators = self._values.get("IFS", "")
-        return is_static(separators) and not any(map(str.isalnum, separators))
+        return not any(
+            isinstance(value, tuple) or not is_static(value) or any(map(str.isalnum, value))
+            for value in self._values.get("IFS", ())
+        )
 
     def read_positional(self, name: str, first: int = 1, *, quoted: bool) -> str:
         """Return what `$name` stands for; of `$@` and `$*` the words from `$first` on."""
-        if name == "*" and quoted and self._has_own_separators:
-            return MANY
         chosen = self._choose(name, first)
         if chosen is None:
             return MANY
+        return self._read_words(chosen, quoted=quoted, joined=name == "*")
+
+    def _read_words(self, words: Sequence[str], *, quoted: bool, joined: bool) -> str:
         if not quoted:
-            return BREAK.join(self._expand(value, quoted=False) for value in chosen)
-        # What a file name pattern among the words of a call stands for is known before the call.
-        return (" " if name == "*" else BREAK).join(protect(value) or EMPTY for value in chosen)
+            return BREAK.join(self._expand(value, quoted=False) for value in words)
+        if joined and self._has_own_separators:
+            return MANY
+        # What a file name pattern among the words stands for is known before they are used.
+        return (" " if joined else BREAK).join(protect(value) or EMPTY for value in words)
 
     def _choose(self, name: str, first: int = 1) -> Positional | None:
         """Return the word of `$name`; of `$@` and `$*` those from `$first` on."""
@@ -245,6 +363,23 @@ class Variables:
         if quoted and not _is_positional(name):
             return ANY
         return MANY
+
+
+def _without_patterns(value: Value) -> Value:
+    """Return a value in which a star is one; a file name pattern of an array stands for names."""
+    return value.replace(GLOB, "*") if isinstance(value, str) else value
+
+
+def _append(value: Value, more: Value) -> Value:
+    if isinstance(value, tuple) and isinstance(more, tuple):
+        return (*value, *more)
+    if isinstance(value, str) and isinstance(more, str) and MANY not in value:
+        return value + more
+    return MANY
+
+
+def _is_long(value: Value) -> bool:
+    return len(value) + sum(map(len, value)) > _MAX_CHARS
 
 
 def _is_positional(name: str) -> bool:

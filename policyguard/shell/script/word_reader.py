@@ -28,6 +28,8 @@ _NAME = re.compile(r"\$\{?([A-Za-z_]\w*|[0-9]+|[@*#?$!-])\}?")
 _HIDDEN = re.compile(r"(?<!\\)`|\$\(")
 _SLICE = re.compile(r"\$\{([@*]): *([1-9][0-9]{0,3})\}")
 _DEFAULT = re.compile(r"\$\{([A-Za-z_]\w*|[0-9]+|[@*]):?([-+?])")
+_ARRAY = re.compile(r"""\$\{([A-Za-z_]\w*)\[([@*])\](?::?\+"\$\{\1\[@\]\}")?\}""")
+"""All words of an array; with `+`, as scripts write it where `set -u` refuses an empty one."""
 _ONE_WORD = frozenset(("word", "number", "string", "simple_expansion"))
 _CUT = re.compile(r"[\s{}]")
 _ASSIGNING = re.compile(r"\$\{(\w+):?=")
@@ -91,8 +93,11 @@ def _read_parts(reading: Statements, node: Node, margin: int, *, quoted: bool) -
     for child in node.named_children:
         if child.type in _PLAIN:
             continue  # read with what stands beside it: `[`, `r` and `]` are three words
-        if child.start_byte > position:
-            parts.append(convert(_decode(source[position : child.start_byte])))
+        start = child.start_byte
+        while source[start : start + 1].isspace():  # the grammar gives `$` the gap before it
+            start += 1
+        if start > position:
+            parts.append(convert(_decode(source[position:start])))
         parts.append(read_raw(reading, child, quoted=quoted))
         position = child.end_byte
         length += len(parts[-1])
@@ -108,7 +113,7 @@ def _decode(part: bytes) -> str:
 
 
 def _read_variable(reading: Statements, node: Node, *, quoted: bool) -> str:
-    text = reading.text(node)
+    text = reading.text(node).lstrip()
     variables = reading.variables
     if match := _NAME.fullmatch(text):
         if match[1].isdigit() and text[1] != "{":  # `$10` is `${1}0`
@@ -118,6 +123,8 @@ def _read_variable(reading: Statements, node: Node, *, quoted: bool) -> str:
         return ANY
     if match := _SLICE.fullmatch(text):
         return variables.read_positional(match[1], int(match[2]), quoted=quoted)
+    if match := _ARRAY.fullmatch(text):
+        return variables.read_array(match[1], quoted=quoted, joined=match[2] == "*")
     default: str | None = ""
     reading.enter()
     for number, child in enumerate(node.named_children):

@@ -143,7 +143,9 @@ class Wrapped:
         if wrapper is not None:
             outer = reading.variables
             if wrapper.elsewhere:
-                reading.variables = Variables(reading.reader.variables, folder=f"/{NAME}")
+                reading.variables = Variables(
+                    reading.reader.variables, reading.bounds.loop_values, folder=f"/{NAME}"
+                )
             kept = outer.forget_all() if wrapper.later else None
             try:
                 return self._unwrap(wrapper, name, [*behind], index, given)
@@ -172,12 +174,18 @@ class Wrapped:
 
     def _moves_own(self, command: SimpleCommand) -> bool:
         """Whether the shell that reads the text runs a command of `MOVERS`, for certain."""
-        reading = self.reading
         return (
             command.path in MOVERS
             and not (command.wrappers or command.redirects)
-            and command.path not in reading.functions
-            and not any(one.program == "enable" for one in reading.commands)
+            and self.is_builtin(command.path)
+        )
+
+    def is_builtin(self, name: str) -> bool:
+        """Whether `name` means what is built into the shell: nothing in the text changes that."""
+        return (
+            name not in self.reading.functions
+            and name not in self._aliases
+            and not any(one.program == "enable" for one in self.reading.commands)
         )
 
     def assign(self, name: str, value: str) -> None:

@@ -81,6 +81,8 @@ class Wrapper(PolicyStruct, frozen=True, kw_only=True):
     """Whether it changes nothing itself, as xargs."""
     elsewhere: bool = False
     """Whether the command runs where variables and folders are others, as that of ssh."""
+    feeds: bool = False
+    """Whether the command reads something that cannot be seen, as that of coproc."""
     later: bool = False
     """Whether the command runs at other times, when variables have other values, as of trap."""
 

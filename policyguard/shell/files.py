@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.model.shell import Program
 from policyguard.shell.arguments import Arguments
-from policyguard.shell.command_line import MANY, SimpleCommand
+from policyguard.shell.command_line import ANY, MANY, NAME, SimpleCommand
 from policyguard.shell.words import is_static
 
+_UNKNOWN = lazy_pattern(f"[{ANY}{MANY}]+")
 _VALUE = lazy_pattern(r"^[\w-]*=(?=.)")
 
 
@@ -48,6 +49,8 @@ def find_written(command: SimpleCommand, program: Program, arguments: Arguments)
         folder = next(_find_values(program.saves_in, arguments), "")
         for word in arguments.operands:
             name = word.partition("?")[0].rpartition("/")[2]
+            if not is_static(name):  # some name, and in the folder for certain
+                name = f"./{_UNKNOWN.sub(NAME, name)}"
             yield name  # perhaps after a `cd` into the folder
             if folder:
                 yield normalize(f"{folder}/{name}")

@@ -11,6 +11,7 @@ from policyguard.shell.kept_answers import keep_answers
 from policyguard.shell.lookup import Lookup
 from policyguard.shell.option_texts import OptionTexts
 from policyguard.shell.plain import KEYWORDS, PlainCommand, split_plain
+from policyguard.shell.script.evaluated import EVALUATING, find_evaluated
 from policyguard.shell.script.variables import ASSIGNING
 from policyguard.shell.words import is_static
 
@@ -87,6 +88,7 @@ class ShellReader:
             self.wrappers.has_subcommand(program, arguments)
             or self.code.has_subcommand(program, arguments)
             or self.option_texts.may_be_in(program, arguments)
+            or (program in EVALUATING and any(find_evaluated(program, arguments)))
         )
 
     def runs_as_written(self, command: SimpleCommand) -> bool:

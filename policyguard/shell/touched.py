@@ -19,6 +19,7 @@ from policyguard.shell.words import is_static
 
 _ATTACHED = re.compile(r"-[A-Za-z](?=[./~])")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_LOCAL_URL = re.compile(r"file://(?=/|\Z)", re.IGNORECASE)
 _URL_HOST = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^/?#\x00-\x08]+)(?:[/?#]|\Z)")
 _SPACE = re.compile(r"\s")
 _NOWHERE = "/dev/null"
@@ -97,6 +98,7 @@ def _find_own_paths(command: SimpleCommand, reader: ShellReader) -> Iterator[str
         *(() if wrapped else find_read(command, program, arguments)),
         *(() if wrapped else find_written(command, program, arguments)),
     ):
+        path = _LOCAL_URL.sub("", path)
         if not (_URL.match(path) or (is_silenced and path == _NOWHERE)):
             yield path
     if "/" in command.path and is_static(command.path):
@@ -106,7 +108,7 @@ def _find_own_paths(command: SimpleCommand, reader: ShellReader) -> Iterator[str
     operands = _own_operands(command, arguments, program, reader)
     wrapper = reader.wrappers.find(command.program)
     options = () if wrapper is not None and wrapper.names else arguments.options
-    for word in operands:
+    for word in (_LOCAL_URL.sub("", operand) for operand in operands):
         if _URL.match(word):
             continue
         if word.strip(MANY + ANY):

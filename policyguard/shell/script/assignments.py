@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from policyguard.shell.command_line import MANY, SimpleCommand
+from policyguard.shell.script.assigned_names import VARIABLE_NAME
+from policyguard.shell.script.evaluated import find_evaluated, run_evaluated
 from policyguard.shell.script.inputs import Tail
-from policyguard.shell.script.variables import VARIABLE_NAME, Value
-from policyguard.shell.script.word_reader import read_raw
+from policyguard.shell.script.variables import Value
+from policyguard.shell.script.word_reader import read_raw, read_uncut
 from policyguard.shell.words import join
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ def assign(reading: Statements, node: Node) -> tuple[str, ...]:
 
 
 def _read_value(reading: Statements, node: Node) -> str:
-    return join(read_raw(reading, node, quoted=False), reading.bounds.words)
+    return join(read_uncut(reading, node), reading.bounds.words)
 
 
 def _read_array(reading: Statements, node: Node) -> Value:
@@ -65,7 +67,11 @@ def run_declaration(reading: Statements, node: Node, tail: Tail) -> list[int]:
     names: tuple[str, ...] = ()
     name = reading.text(node.children[0])
     words = [name]
+    end = 0
     for child in node.named_children:
+        if child.start_byte == end:
+            reading.add_unknown("syntax error")  # the grammar took one word for two
+        end = child.end_byte
         if child.type == "variable_assignment":
             _declare(reading, words, reading.text(child))
             names += assign(reading, child)
@@ -78,6 +84,8 @@ def run_declaration(reading: Statements, node: Node, tail: Tail) -> list[int]:
                     reading.variables.assign(left, value)
                     reading.wrapped.assign(left, value)
                     names += (left,)
+    for word in find_evaluated(name, words[1:]):
+        run_evaluated(reading.wrapped, word)
     named = [match[0] for word in words[1:] if (match := VARIABLE_NAME.match(word))]
     bare = [name for name in named if name not in names]
     options = "".join(word[1:] for word in words if word[:1] == "-")

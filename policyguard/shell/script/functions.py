@@ -51,6 +51,8 @@ class Functions:
         self._unread: set[str] = set()
         """Names of functions that may be called with other arguments than those read so far."""
         self._finished: set[str] = set()
+        self._later = set[str]()
+        """Names that may be called at any time."""
         self._sources: dict[str, tuple[int, ...]] = {}
         """What functions read where they call themselves."""
 
@@ -74,6 +76,14 @@ class Functions:
             self._bodies[name] = {**bodies, place: body}
             self._unread.add(name)
             self._finished.discard(name)
+            if name in self._later:
+                kept = reading.variables.forget_all()
+                self._run(name, None, given)
+                reading.variables.destabilize_changes(kept)
+
+    def expect_later(self, first: int) -> None:
+        """Note that the commands from an index on run at other times, as those of a trap."""
+        self._later.update(command.path for command in self._reading.commands[first:])
 
     def call(self, name: str, arguments: list[str], given: Input) -> list[int]:
         """Read what a call runs; return the indices of the commands that write to its output."""
@@ -81,7 +91,7 @@ class Functions:
             self._unread.add(name)
             self._sources[name] = (*self._sources.get(name, ()), *given.sources)
             variables = self._reading.variables
-            _, variables.positional = variables.forget_all()
+            variables.positional = variables.forget_all().positional
             return []
         self._unread.discard(name)
         return self._run(name, [MANY, *arguments], given)

@@ -56,7 +56,10 @@ class Redirections:
             return more, Input(written, word.replace(GLOB, "*")), []
         if word.startswith(MARK):
             return more, self._read_document(word), []
-        if operator in (">&", "<&") and (word == "-" or word.rstrip("-").isdigit()):
+        number = word.rstrip("-")
+        if operator == "<&" and number not in ("", "0", "1", "2"):
+            return more, Input((), MANY), []  # what was opened there is not followed
+        if operator in (">&", "<&") and (word == "-" or number.isdigit()):
             return more, NOTHING, []
         if operator == "<" and target.type == "process_substitution":
             return more, Input(written), []

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from policyguard.shell.command_line import MANY, NAME, CommandLine, SimpleCommand
 from policyguard.shell.plain import PlainCommand, has_control_characters
+from policyguard.shell.script.assigned_names import VARIABLE_NAME
 from policyguard.shell.script.assignments import assign, run_declaration
 from policyguard.shell.script.branches import run_case, run_if
+from policyguard.shell.script.evaluated import has_command, run_evaluated
 from policyguard.shell.script.functions import Functions
 from policyguard.shell.script.inputs import NO_TAIL, NOTHING, Input, Tail
 from policyguard.shell.script.lists import run_list, run_pipeline
@@ -17,8 +19,8 @@ from policyguard.shell.script.loops import run_again_and_again, run_for
 from policyguard.shell.script.redirections import Redirections
 from policyguard.shell.script.rewriting import HereDocument, lift
 from policyguard.shell.script.syntax_tree import EXPRESSIONS, Node, parse
-from policyguard.shell.script.variables import VARIABLE_NAME, Variables
-from policyguard.shell.script.word_reader import read_raw
+from policyguard.shell.script.variables import Variables
+from policyguard.shell.script.word_reader import EXPANSIONS, read_raw
 from policyguard.shell.script.wrapped import Wrapped
 from policyguard.shell.script.written_files import PROCESS_FILE
 from policyguard.shell.words import finish, split_simple
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from policyguard.shell.reader import ShellReader
 
 _REDIRECTS = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
-_VANISHING = re.compile(r"""(?:"(?=[^"]*\$\{?@)(?:\$@|\$\w+|\$\{[^{}"]*\})+"|[^'"])+""")
+_VANISHING = re.compile(r"""(?:"(?=[^"]*(?:\$\{?@|\[@\]))(?:\$@|\$\w+|\$\{[^{}"]*\})+"|[^'"])+""")
 """Words that are none if all in them is empty."""
 _DECLARATIONS = frozenset(("declaration_command", "unset_command"))
 _LOOPS = frozenset(("while_statement", "c_style_for_statement"))
@@ -44,6 +46,7 @@ _UNCERTAIN = _CONDITIONAL | {
 """Statements in which a function that is defined may be missing behind them."""
 _SIMPLE = _DECLARATIONS | {"command", "variable_assignment"}
 """Statements that are read once for each of the values that a variable may have."""
+_HIDDEN_FILES = re.compile("(?:dot_?glob|glob_?dots|GLOBIGNORE)", re.IGNORECASE)
 _IN_BACKGROUND = re.compile(rb"\s*&(?!&)")
 
 
@@ -66,6 +69,10 @@ class Statements:
         """Whether what is read now runs, and in the shell that reads the text."""
         self.is_straight = True
         """Whether it runs where the function runs that it stands in, unless that has returned."""
+        self.standard_input = NOTHING
+        """What the shell reads, since an `exec` has said so."""
+        self.matches_hidden = False
+        """Whether a star may stand for names that begin with a dot."""
         self._depth = 0
         self.loops = 0
         self._statements = 0
@@ -108,6 +115,8 @@ class Statements:
     def _read_statements(self, text: str, given: Input) -> list[int]:
         if "$" in text or "`" in text:
             self.variables.expect(text)
+        if ("glob" in text or "GLOB" in text) and _HIDDEN_FILES.search(text):
+            self.matches_hidden = True
         plain = self.reader.split_plain(text)
         if plain is not None:
             return self._run_plain(plain, given)
@@ -246,6 +255,9 @@ class Statements:
             return [self.add(SimpleCommand("", "", (), (*tail.redirects, *more.redirects)))]
         if kind in EXPRESSIONS:
             read_raw(self, node, quoted=True)
+            text = self.text(node).replace("'", "")
+            if has_command(text):
+                run_evaluated(self.wrapped, text)
             return []
         if kind == "function_definition":
             self.functions.define(node, given, tail)
@@ -304,7 +316,7 @@ class Statements:
     def read_words(self, node: Node) -> list[str]:
         """Return the words that an unquoted `node` becomes."""
         raw = read_raw(self, node, quoted=False)
-        if not raw and _VANISHING.fullmatch(self.text(node)):
+        if not raw and (node.type in EXPANSIONS or _VANISHING.fullmatch(self.text(node))):
             return []
         return finish(raw, self.bounds.words)
 

@@ -5,20 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
+from typing import NamedTuple
 
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS
+from policyguard.shell.script.assigned_names import VARIABLE_NAME, find_assigned, find_counted
 from policyguard.shell.script.positional import MOVERS, Positional, choose, move
 from policyguard.shell.words import BREAK, EMPTY, is_static, protect
 
-_ASSIGNED = lazy_pattern(
-    r"(?:(?<!\w)|(?<=\$\d))([A-Za-z_]\w*)(?:\[[^\]\n]*\])?\+?=|\b(?:for|select|read)\s+([A-Za-z_]\w*)"
-)
-_COUNTED = lazy_pattern(
-    r"([A-Za-z_]\w*)(?:\+\+|--|(?:<<|>>|[-*/%&|^])=)|(?:\+\+|\(\(\s*--)\s*([A-Za-z_]\w*)"
-    r"|(?:\(\(|,|\blet\s+['\"]?)\s*([A-Za-z_]\w*)\s*\+?=(?!=)"
-)
-"""What arithmetic assigns: `n++`, `n -= 1`, `((n = 1))`."""
 _NUMBERS = frozenset("?#$!-0") | {"RANDOM", "LINENO", "SECONDS", "UID", "EUID", "PPID", "BASHPID"}
 READERS = frozenset(("read", "mapfile", "readarray", "getopts"))
 """Programs that assign to the variables that they name."""
@@ -33,11 +27,19 @@ Value = str | tuple[str, ...]
 Values = tuple[Value, ...]
 """What a variable may stand for: one of these, or anything if they are `UNKNOWN`."""
 UNKNOWN: Values = (MANY,)
-Kept = tuple[dict[str, Values], Positional | None]
-"""The values of all variables at some place of a text."""
+
+
+class Kept(NamedTuple):
+    """The values of all variables at some place of a text."""
+
+    values: dict[str, Values]
+    positional: Positional | None
+    losses: int
+    """How often variables were lost for good until then."""
+
+
 _MAX_CHARS = 4096
 _WHITE = lazy_pattern(r"[ \t\n]+")
-VARIABLE_NAME = lazy_pattern(r"[A-Za-z_]\w*")
 _USED = lazy_pattern(r"\$\{?([A-Za-z_]\w*)")
 
 
@@ -60,20 +62,20 @@ class Variables:
         """Names whose values are never known: arithmetic or a trap changes them."""
         self._moves_anytime = False
         self._has_references = False
+        self._losses = 0
         self.positional: Positional | None = None
         """`$0`, `$1` and so on, where they are known."""
 
     def expect(self, text: str) -> None:
         """Note the names that `text` assigns anywhere: until then their values are unknown."""
-        if "=" in text or "for " in text or "read" in text or "select" in text:
-            self._expected.update(match[1] or match[2] for match in _ASSIGNED.finditer(text))
-        if "((" in text or "[" in text or "let" in text:
-            found = _COUNTED.finditer(text)
-            self.destabilize(match[1] or match[2] or match[3] for match in found)
+        self._expected.update(find_assigned(text))
+        self.destabilize(find_counted(text))
 
     def destabilize(self, names: Iterable[str]) -> None:
         """Make the values of these variables unknown, whatever is assigned later."""
+        before = len(self._unstable)
         self._unstable.update(names)
+        self._losses += len(self._unstable) - before
 
     def assign(self, name: str, value: Value) -> None:
         """Give `name` a value, beside those that it has: nothing says for certain that it ran."""
@@ -125,16 +127,15 @@ class Variables:
 
     def keep(self) -> Kept:
         """Return the values, for `restore` after what has variables of its own."""
-        return dict(self._values), self.positional
+        return Kept(dict(self._values), self.positional, self._losses)
 
     def restore(self, kept: Kept) -> None:
         """Give all variables the values that they had."""
-        values, self.positional = kept
-        self._values = dict(values)
+        self._values, self.positional = dict(kept.values), kept.positional
 
     def find_changes(self, kept: Kept) -> list[str]:
         """Return the names of the variables that have changed since."""
-        values, now = kept[0], self._values
+        values, now = kept.values, self._values
         changed = [name for name, value in values.items() if now.get(name, UNKNOWN) != value]
         return changed + [name for name in now if name not in values]
 
@@ -145,7 +146,7 @@ class Variables:
         value, is unknown until it is assigned again.
         """
         for name in self.find_changes(kept):
-            if name not in kept[0] and name in self._expected:
+            if name not in kept.values and name in self._expected:
                 self._values.pop(name, None)
             elif forget:
                 self._values[name] = UNKNOWN
@@ -154,15 +155,16 @@ class Variables:
 
     def join(self, *places: Kept) -> None:
         """Make each value one of those that it has now or at these places: any may come before."""
-        for kept in places:
+        for kept in reversed(places):
             for name in self.find_changes(kept):
-                before, now = kept[0].get(name, UNKNOWN), self._values.get(name, UNKNOWN)
+                before, now = kept.values.get(name, UNKNOWN), self._values.get(name, UNKNOWN)
                 self._set(name, (*before, *now))
-            if self.positional is not kept[1]:
+            if self.positional is not kept.positional:
                 self.positional = None
 
     def add_references(self) -> None:
         """Make all values unknown for good: some names are those of other variables."""
+        self._losses += not self._has_references
         self._has_references = True
 
     def destabilize_changes(self, kept: Kept) -> None:
@@ -176,10 +178,14 @@ class Variables:
 
     def has_lost(self, kept: Kept) -> bool:
         """Whether what was known has changed since, or what the text does not seem to assign."""
-        values, positional = kept
-        return (positional is not None and self.positional is not positional) or any(
-            values[name] != UNKNOWN if name in values else name not in self._expected
-            for name in self.find_changes(kept)
+        values, positional, losses = kept
+        return (
+            losses != self._losses
+            or (positional is not None and self.positional is not positional)
+            or any(
+                values[name] != UNKNOWN if name in values else name not in self._expected
+                for name in self.find_changes(kept)
+            )
         )
 
     def move_positional(self, program: str, words: Sequence[str]) -> None:
@@ -211,7 +217,7 @@ class Variables:
 
     def add_values(self, name: str, values: Iterable[Value], kept: Kept) -> None:
         """Give `name` one of these values, or of those that it had at some place, if it had any."""
-        self._set(name, (*kept[0].get(name, ()), *values))
+        self._set(name, (*kept.values.get(name, ()), *values))
 
     def remove(self, names: Iterable[str]) -> None:
         """Make these variables unknown: they may have no value, or that of a caller."""
@@ -251,7 +257,7 @@ class Variables:
 
     def forget_all(self) -> Kept:
         """Make all values unknown, as where nothing says when a text is read; return them."""
-        kept = self._values, self.positional
+        kept = Kept(self._values, self.positional, self._losses)
         self._expected.update(self._values)
         self._values, self.positional = {}, None
         return kept
@@ -272,6 +278,8 @@ class Variables:
         """Return what `$name` stands for, as a part of a word."""
         if name == "_" or self._is_never_known(name):
             return MANY
+        if name in _NUMBERS and name != "0":
+            return ANY  # some of them are other than what was assigned
         values = self._values.get(name)
         if values is None and self._known_positional is not None and _is_positional(name):
             return self.read_positional(name, quoted=quoted)
@@ -352,8 +360,8 @@ class Variables:
             return " \t\n" if quoted else BREAK
         if name in self._expected:
             return MANY
-        if name in _NUMBERS:
-            return ANY
+        if name == "0":
+            return MANY if "BASH_ARGV0" in self._expected else ANY
         if name == "HOME":
             return "~"
         if name == "PWD":

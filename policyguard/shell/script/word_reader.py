@@ -30,6 +30,8 @@ _SLICE = re.compile(r"\$\{([@*]): *([1-9][0-9]{0,3})\}")
 _DEFAULT = re.compile(r"\$\{([A-Za-z_]\w*|[0-9]+|[@*]):?([-+?])")
 _ARRAY = re.compile(r"""\$\{([A-Za-z_]\w*)\[([@*])\](?::?\+"\$\{\1\[@\]\}")?\}""")
 """All words of an array; with `+`, as scripts write it where `set -u` refuses an empty one."""
+EXPANSIONS = frozenset(("simple_expansion", "expansion", "command_substitution"))
+"""What becomes several words, or none, without quotes."""
 _ONE_WORD = frozenset(("word", "number", "string", "simple_expansion"))
 _CUT = re.compile(r"[\s{}]")
 _ASSIGNING = re.compile(r"\$\{(\w+):?=")
@@ -81,8 +83,20 @@ def read_raw(reading: Statements, node: Node, *, quoted: bool) -> str:
     return read_unquoted(reading.text(node)) if not node.named_child_count else MANY
 
 
-def _read_parts(reading: Statements, node: Node, margin: int, *, quoted: bool) -> str:
-    """Read the children of `node`; what stands between them is text."""
+def read_uncut(reading: Statements, node: Node) -> str:
+    """Return the text of a `node` that is not cut into words, as the value of an assignment."""
+    if node.type == "concatenation":
+        return _read_parts(reading, node, 0, quoted=False, cut=False)
+    return read_raw(reading, node, quoted=node.type in EXPANSIONS)
+
+
+def _read_parts(
+    reading: Statements, node: Node, margin: int, *, quoted: bool, cut: bool = True
+) -> str:
+    """Read the children of `node`; what stands between them is text.
+
+    If `cut` is false, what expansions become is not cut into words.
+    """
     convert = read_double_quoted if quoted else read_unquoted
     source = reading.source
     position = node.start_byte + margin
@@ -98,7 +112,8 @@ def _read_parts(reading: Statements, node: Node, margin: int, *, quoted: bool) -
             start += 1
         if start > position:
             parts.append(convert(_decode(source[position:start])))
-        parts.append(read_raw(reading, child, quoted=quoted))
+        is_whole = quoted or (not cut and child.type in EXPANSIONS)
+        parts.append(read_raw(reading, child, quoted=is_whole))
         position = child.end_byte
         length += len(parts[-1])
         reading.check_length(length)

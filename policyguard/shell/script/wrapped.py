@@ -10,6 +10,9 @@ import msgspec
 
 from policyguard.model.shell import Program, Wrapper
 from policyguard.shell.command_line import (
+    ANY,
+    GLOB,
+    MANY,
     MARKS,
     NAME,
     Redirect,
@@ -22,13 +25,20 @@ from policyguard.shell.options import WrapperOptions
 from policyguard.shell.plain import KEYWORDS
 from policyguard.shell.script.appended_input import add_input
 from policyguard.shell.script.code_reader import CodeReader
+from policyguard.shell.script.evaluated import (
+    EVALUATING,
+    find_evaluated,
+    has_command,
+    run_evaluated,
+)
 from policyguard.shell.script.inputs import Input
 from policyguard.shell.script.outputs import Outputs, find_names_of
 from policyguard.shell.script.placeholders import find_unknown_end, put_in, write_marks
 from policyguard.shell.script.positional import MOVERS
 from policyguard.shell.script.script_files import run_file, run_script
+from policyguard.shell.script.setups import only_sets_up
 from policyguard.shell.script.variables import ASSIGNING, Variables
-from policyguard.shell.script.written_files import PROCESS_FILE, WrittenFiles
+from policyguard.shell.script.written_files import WrittenFiles
 from policyguard.shell.words import is_static
 
 if TYPE_CHECKING:
@@ -66,6 +76,10 @@ class Wrapped:
         reading = self.reading
         if len(around) > reading.bounds.depth:
             return reading.add_unknown("nesting is too deep", given.sources)
+        if reading.standard_input and not given:
+            given = msgspec.structs.replace(reading.standard_input, words=given.words)
+        if reading.matches_hidden:
+            words = [word.replace(GLOB, ANY) for word in words]
         if not words:
             if redirects or variables or given.words:
                 return [
@@ -125,6 +139,9 @@ class Wrapped:
         if not is_known:
             reading.opaque["program is not known"] = None
             return []
+        if program in EVALUATING:
+            for word in find_evaluated(program, arguments):
+                run_evaluated(self, word)
         if program in MOVERS:
             reading.variables.move_positional(program, arguments)
         elif program in ASSIGNING:
@@ -153,6 +170,7 @@ class Wrapped:
                 reading.variables = outer
                 if kept is not None:
                     outer.destabilize_changes(kept)
+                    reading.functions.expect_later(index)
         _, runner, behind = self._code.find_for(program, arguments)
         if runner is not None and runner.hidden:
             reading.add_unknown("commands of another shell", command.sources)
@@ -191,6 +209,8 @@ class Wrapped:
     def assign(self, name: str, value: str) -> None:
         """Add what a variable makes a program run, such as PAGER."""
         reader = self.reading.reader
+        if has_command(value):
+            run_evaluated(self, value)
         if name in reader.command_variables:
             self._run_visible(value, guessed=False)
         elif name in reader.option_variables:
@@ -242,6 +262,10 @@ class Wrapped:
     ) -> list[int]:
         command = self.reading.commands[index]
         around = (*command.wrappers, command.program)
+        if wrapper.feeds:
+            given = Input((), MANY)
+        if wrapper.assignments and any(word.startswith("BASH_FUNC_") for word in arguments):
+            self.reading.add_unknown("function in the environment")
         if wrapper.after and not (wrapper.joins and set(wrapper.after).isdisjoint(arguments)):
             return self._run_after(wrapper, arguments, given, command, around)
         options = WrapperOptions(wrapper)
@@ -275,7 +299,7 @@ class Wrapped:
             if wrapper.script:
                 self.ignore_input(index, given)
             return indices
-        if (wrapper.joins or wrapper.sources) and self._only_sets_up(rest, given):
+        if (wrapper.joins or wrapper.sources) and only_sets_up(self.reading, rest, given):
             return indices
         if wrapper.script or wrapper.sources:
             return run_script(self, rest, options, index, given)
@@ -294,6 +318,8 @@ class Wrapped:
             variables.replace(match[1], value)
             rest = rest[1:]
         if not rest:
+            if command.program == "exec" and given:
+                self.reading.standard_input = given
             if wrapper.starts_shell:
                 indices = run_script(self, [], options, index, given)
             variables.restore(kept)
@@ -317,24 +343,6 @@ class Wrapped:
         if names:
             variables.restore(kept)
         return indices
-
-    def _only_sets_up(self, rest: list[str], given: Input) -> bool:
-        """Whether a shell runs nothing but settings, as in `eval "$(pyenv init -)"`."""
-        reading = self.reading
-        made = [reading.commands[index] for index in given.words]
-        reader = reading.reader
-        return (
-            bool(made)
-            and not "".join(rest).replace(PROCESS_FILE, "").strip(MARKS)
-            and not any(item.program in reading.functions for item in made)
-            and reader.neutral.issuperset(
-                name for one in reading.commands for name in one.variables
-            )
-            and all(
-                " ".join((item.path, *item.arguments, "")).startswith(reader.setups)
-                for item in made
-            )
-        )
 
     def _run_alias(self, name: str, arguments: list[str], given: Input) -> list[int]:
         """Run what an alias stands for; in it, its own name is that of a program."""

@@ -1,0 +1,36 @@
+"""Names of the variables that a text assigns, before it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from policyguard.engines.lazy_pattern import lazy_pattern
+
+VARIABLE_NAME = lazy_pattern(r"[A-Za-z_]\w*")
+_ASSIGNED = lazy_pattern(
+    r"(?:(?<!\w)|(?<=\$\d))([A-Za-z_]\w*)(?:\[[^\]\n]*\])?\+?=|\b(?:for|select|read)\s+([A-Za-z_]\w*)"
+)
+_READ = lazy_pattern(r"\b(?:read|readarray|mapfile|getopts|printf\s+-v)\b[^\n;&|]*")
+"""What may assign to the variables that it names."""
+_COUNTED = lazy_pattern(
+    r"([A-Za-z_]\w*)(?:\+\+|--|(?:<<|>>|[-*/%&|^])=)|(?:\+\+|\(\(\s*--)\s*([A-Za-z_]\w*)"
+    r"|(?:\(\(|,|\blet\s+['\"]?)\s*([A-Za-z_]\w*)\s*\+?=(?!=)"
+)
+"""What arithmetic assigns: `n++`, `n -= 1`, `((n = 1))`."""
+
+
+def find_assigned(text: str) -> Iterator[str]:
+    """Yield the names that a text assigns anywhere, as far as it names them."""
+    if "=" in text or "for " in text or "read" in text or "select" in text:
+        for match in _ASSIGNED.finditer(text):
+            yield match[1] or match[2]
+    if "read" in text or "printf" in text or "mapfile" in text or "getopts" in text:
+        for match in _READ.finditer(text):
+            yield from VARIABLE_NAME.findall(match[0])
+
+
+def find_counted(text: str) -> Iterator[str]:
+    """Yield the names of the variables that arithmetic changes."""
+    if "((" in text or "[" in text or "let" in text:
+        for match in _COUNTED.finditer(text):
+            yield match[1] or match[2] or match[3]

@@ -16,11 +16,17 @@ import pytest
 
 from policyguard import Guard
 
+# Where many programs run, whoever holds the lock may have to wait for the processor: no test of
+# these is about how long a store may be locked.
 SCRIPT_START = """
 import os, sys, time
 from policyguard import Guard
+from policyguard.store.protocol import Caps
+from policyguard.store.sqlite.store import SqliteStore
 folder = sys.argv[1]
-guard = Guard.load(folder + "/policy.yaml", store=folder + "/state/store.db")
+caps = Caps(constraints=1000, grants=1000, evidence=1000, anchors=1000)
+store = SqliteStore(folder + "/state/store.db", caps=caps, timeout=600)
+guard = Guard.load(folder + "/policy.yaml", store=store)
 session = guard.session(sys.argv[2], project="p")
 print("up", flush=True)
 sys.stdin.readline()

@@ -162,18 +162,18 @@ class Statements:
         self.commands.append(command)
         return len(self.commands) - 1
 
-    def run(self, node: Node, given: Input, tail: Tail) -> list[int]:
-        """Read a statement; return the indices of the commands that write to its output."""
-        self.count(1)
-        kind = node.type
-        if not self.variables.have_choices or not _is_simple(node):
-            return self._run_once(kind, node, given, tail)
-        indices: list[int] = []
-        for _ in self.variables.try_each(self.text(node)):
-            indices += self._run_once(kind, node, given, tail)
-        return indices
+    def run(self, node: Node, given: Input, tail: Tail, *, chosen: bool = False) -> list[int]:
+        """Read a statement; return the indices of the commands that write to its output.
 
-    def _run_once(self, kind: str, node: Node, given: Input, tail: Tail) -> list[int]:
+        `chosen` says that the variables of a command have one value each.
+        """
+        self.count(1)
+        if self.variables.have_choices and not chosen and _is_simple(node):
+            indices: list[int] = []
+            for _ in self.variables.try_each(self.text(node)):
+                indices += self.run(node, given, tail, chosen=True)
+            return indices
+        kind = node.type
         if kind == "command":
             return self._run_command(node, given, tail)
         kept = self.variables.keep() if kind in _CONDITIONAL else None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
-from typing import NamedTuple
+
+import msgspec
 
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS
@@ -29,7 +30,7 @@ Values = tuple[Value, ...]
 UNKNOWN: Values = (MANY,)
 
 
-class Kept(NamedTuple):
+class Kept(msgspec.Struct, frozen=True, gc=False):
     """The values of all variables at some place of a text."""
 
     values: dict[str, Values]
@@ -178,14 +179,13 @@ class Variables:
 
     def has_lost(self, kept: Kept) -> bool:
         """Whether what was known has changed since, or what the text does not seem to assign."""
-        values, positional, losses = kept
-        return (
-            losses != self._losses
-            or (positional is not None and self.positional is not positional)
-            or any(
-                values[name] != UNKNOWN if name in values else name not in self._expected
-                for name in self.find_changes(kept)
-            )
+        if kept.losses != self._losses:
+            return True
+        if kept.positional is not None and self.positional is not kept.positional:
+            return True
+        return any(
+            kept.values.get(name, UNKNOWN) != UNKNOWN or name not in self._expected
+            for name in self.find_changes(kept)
         )
 
     def move_positional(self, program: str, words: Sequence[str]) -> None:

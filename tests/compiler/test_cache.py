@@ -26,7 +26,6 @@ from policyguard.cel.runtime.runtime import RUNTIME
 from policyguard.cel.syntax.ast import Expr as Expression
 from policyguard.cel.syntax.parse import parse as parse_cel
 from policyguard.compiler import CompiledPolicy, cache, check_policy, compile_policy
-from policyguard.compiler.build.expressions import ParsedExpression
 from policyguard.compiler.cache import CachedPolicy
 from policyguard.engines.yaml_tree import MappingNode as Tree
 from policyguard.engines.yaml_tree import Node, to_plain
@@ -619,12 +618,39 @@ def test_forged_reads_of_an_expression_have_no_effect(small: Path, folder: Path)
     compile_policy(small, environ={})
     known = entry(folder)
     ((source, outline),) = known.expressions.items()
-    changed = ParsedExpression(outline.tree, frozenset({"__class__", "call.__class__"}))
+    changed = replace(outline, reads=frozenset({"__class__", "call.__class__"}))
     forge(folder, msgspec.msgpack.encode(replace(known, expressions={source: changed})))
     compiled_policy = compile_policy(small, environ={})
     session = Guard(compiled_policy).session("s")
     assert session.check("fetch", {"count": 1}).allowed
     assert not session.check("fetch", {"count": 9}).allowed
+
+
+@pytest.mark.parametrize("tree", [b"", b"\xc1", DEEP, msgspec.msgpack.encode(["Unknown", 1])])
+def test_forged_bytes_of_a_tree_refuse_calls(tree: bytes, small: Path, folder: Path) -> None:
+    compile_policy(small, environ={})
+    known = entry(folder)
+    ((source, outline),) = known.expressions.items()
+    changed = replace(outline, encoded_tree=tree)
+    forge(folder, msgspec.msgpack.encode(replace(known, expressions={source: changed})))
+    session = Guard(compile_policy(small, environ={})).session("s")
+    decision = session.check("fetch", {"count": 1})
+    assert not decision.allowed
+    assert decision.errors
+
+
+@pytest.mark.parametrize("command", ["ls -la", "sleep 5", "rmdir x", ""])
+def test_shortcut_decides_as_the_compiled_expression(
+    command: str, folder: Path, compiled: Counted
+) -> None:
+    fresh = Guard(compile_policy("core", environ={})).session("s")
+    known = Guard(compile_policy("core", environ={})).session("s")
+    assert compiled.times == 1
+    for tool in ("bash", "unheard_of", "write_stdin", "transfer_to_x", "run_query"):
+        arguments = {"command": command, "sql": "select 1"}
+        for _ in range(3):
+            one, other = fresh.check(tool, arguments), known.check(tool, arguments)
+            assert (one.effect, one.message) == (other.effect, other.message)
 
 
 texts = st.one_of(
@@ -721,6 +747,25 @@ print(decision.effect, sorted(({HEAVY} | {{'sqlite3'}}) & sys.modules.keys()))
     compile_policy(small.absolute())
     known = run(code, folder)
     assert known == f"block {[] if store is None else ['sqlite3']}\n"
+
+
+@pytest.mark.parametrize("name", [None, "store.db"])
+def test_first_check_of_cached_core_compiles_no_expression(
+    folder: Path, tmp_path: Path, name: str | None
+) -> None:
+    """What compiles expressions takes a sixth of the time of such a process."""
+    store = name and str(tmp_path / name)
+    code = f"""
+import sys
+from policyguard import Guard
+session = Guard.load("core", store={store!r}, cache=True).session("s")
+decision = session.check("bash", {{"command": "ls -la"}})
+parts = ("check", "codegen", "declarations", "functions.standard", "program", "syntax")
+compiling = {{f"policyguard.cel.{{part}}" for part in parts}}
+print(decision.effect, sorted(compiling & sys.modules.keys()))
+"""
+    compile_policy("core")
+    assert run(code, folder) == "allow []\n"
 
 
 def test_cached_lint_runs_without_parsers(small: Path, folder: Path) -> None:

@@ -68,7 +68,8 @@ params:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty, enabled cache folder."""
+    """An empty, enabled cache folder for policies; the parser's table is loaded already."""
+    parse_cel("true", lambda *_: None)
     folder = tmp_path / "cache"
     monkeypatch.setenv("POLICYGUARD_CACHE", str(folder))
     return folder
@@ -743,7 +744,7 @@ decision = session.check("fetch", {{"count": 9}})
 print(decision.effect, sorted(({HEAVY} | {{'sqlite3'}}) & sys.modules.keys()))
 """
     if store is None or THOROUGH:
-        assert run(code, folder).startswith("block ['celpy', 'jsonschema', 'lark',")
+        assert run(code, folder).startswith("block ['jsonschema', 'lark',")
     compile_policy(small.absolute())
     known = run(code, folder)
     assert known == f"block {[] if store is None else ['sqlite3']}\n"
@@ -768,6 +769,32 @@ print(decision.effect, sorted(compiling & sys.modules.keys()))
     assert run(code, folder) == "allow []\n"
 
 
+@pytest.mark.parametrize("may_write", [True, False])
+def test_table_of_the_parser_is_kept_where_nothing_is_gained(folder: Path, may_write: bool) -> None:
+    """It is used for all policies, so it is not enough that the user may write one of them."""
+    code = f"""
+import os
+from pathlib import Path
+from policyguard.compiler import cache, check_policy
+os.access = lambda path, mode, **_: {may_write} or Path(path) != cache._CODE
+assert check_policy("core")[0] is not None
+from lark import Lark
+Lark.__init__ = None
+from policyguard.cel.syntax import parse
+parse._parser = None
+parse._parse_once.cache_clear()
+print(parse.parse("a == b", print) is not None)
+"""
+    if may_write:
+        assert run(code, folder).endswith("True\n")
+        (table,) = folder.iterdir()
+        assert table.stat().st_mode & 0o777 == 0o600
+    else:
+        with pytest.raises(AssertionError, match="NoneType"):
+            run(code, folder)
+        assert not folder.exists()
+
+
 def test_cached_lint_runs_without_parsers(small: Path, folder: Path) -> None:
     code = f"""
 import sys
@@ -775,10 +802,10 @@ from policyguard.cli import main
 try:
     main(["lint", {str(small.absolute())!r}])
 finally:
-    print(sorted({{'celpy', 'lark', 'jsonschema'}} & sys.modules.keys()))
+    print(sorted({{'lark', 'jsonschema'}} & sys.modules.keys()))
 """
     fresh, known = run(code, folder), run(code, folder)
-    assert fresh.endswith("['celpy', 'jsonschema', 'lark']\n")
+    assert fresh.endswith("['jsonschema', 'lark']\n")
     assert known == fresh.replace(fresh.splitlines()[-1], "[]")
 
 

@@ -25,6 +25,7 @@ from policyguard.cel import compile as compile_cel
 from policyguard.cel.runtime.runtime import RUNTIME
 from policyguard.cel.syntax.ast import Expr as Expression
 from policyguard.cel.syntax.parse import parse as parse_cel
+from policyguard.cli import main
 from policyguard.compiler import CompiledPolicy, cache, check_policy, compile_policy
 from policyguard.compiler.cache import CachedPolicy
 from policyguard.engines.yaml_tree import MappingNode as Tree
@@ -35,6 +36,7 @@ from policyguard.model.diagnostic import PolicyError
 from policyguard.report.replay.renderers import render_json
 from policyguard.simulate import Replay
 from policyguard.store.file_cache import FileCache
+from policyguard.testing import suite_reader
 from policyguard.testing.runner import run_test
 from policyguard.testing.suite_reader import build_suite, parse_file
 from policyguard.traces import Reader
@@ -99,6 +101,7 @@ class Counted:
 
         monkeypatch.setattr(compiling, "check_policy", counted)
         monkeypatch.setattr(linter, "check_policy", counted)
+        monkeypatch.setattr(suite_reader, "check_policy", counted)
 
 
 @pytest.fixture
@@ -201,13 +204,37 @@ def test_cached_example_policies_decide_like_fresh_ones(folder: Path, compiled: 
         assert_same(fresh, known)
 
 
+def test_tests_of_a_policy_use_its_entry(
+    small: Path, folder: Path, compiled: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MOST", raising=False)
+    Guard.load(small)
+    suite = "policy: policy.yaml\ntests: [{name: a, steps: [{turn: true}]}]\n"
+    Path("tests.yaml").write_text(suite)
+    assert main_status(["test", "tests.yaml"]) == 0
+    assert compiled.times == 1
+    Path("tests.yaml").write_text(suite + "environ: {MOST: '9'}\n")
+    assert main_status(["test", "tests.yaml"]) == 0
+    assert compiled.times == 2
+    Guard.load(small)
+    assert compiled.times == 2  # its own variables left the entry alone
+
+
+def main_status(arguments: list[str]) -> int:
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    return exit_.value.code or 0
+
+
 @pytest.mark.parametrize("file", some([*STORIES, *TESTS], 12), ids=lambda file: file.name)
 def test_cached_policies_pass_the_same_stories(
     file: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: Counted
 ) -> None:
     root, _ = parse_file(file)
     assert isinstance(root, Tree)
-    suite, found = build_suite(root)
+    with monkeypatch.context() as set_:
+        set_.setenv("POLICYGUARD_CACHE", "off")
+        suite, found = build_suite(root)
     assert suite is not None, found
     policy: Node | None = root.get("policy")
     given = to_plain(root.get("environ")) if "environ" in root else {}

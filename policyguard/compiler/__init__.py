@@ -11,7 +11,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policyguard.compiler.cache import is_safe, load_cached_policy, locate_entry, store_policy
+from policyguard.compiler.cache import (
+    is_safe,
+    keep_parser_table,
+    load_cached_policy,
+    locate_entry,
+    store_policy,
+)
 from policyguard.compiler.compiled_policy import CompiledPolicy
 
 if TYPE_CHECKING:
@@ -41,7 +47,7 @@ def compile_policy(
     cached = load_cached_policy(location, names, variables) if location is not None else None
     if cached is not None:
         return cached
-    compiled, diagnostics = check_policy(names, environ=variables)
+    compiled, diagnostics = check_policy(names, environ=variables, cache=cache)
     if compiled is None:
         from policyguard.compiler.pipeline import policy_error  # slow import
 
@@ -52,11 +58,19 @@ def compile_policy(
 
 
 def check_policy(
-    policy: str | Path | Iterable[str | Path], *, environ: Mapping[str, str] | None = None
+    policy: str | Path | Iterable[str | Path],
+    *,
+    environ: Mapping[str, str] | None = None,
+    cache: bool = True,
 ) -> tuple[CompiledPolicy | None, list[Diagnostic]]:
-    """Compile a policy without the cache, and return all diagnostics."""
+    """Compile a policy, and return all diagnostics.
+
+    Only the table of CEL's parser may come from the `cache`.
+    """
     from policyguard.compiler.pipeline import check_files  # slow import
 
+    if cache:
+        keep_parser_table()
     return check_files(_normalize_names(policy), os.environ if environ is None else environ)
 
 
@@ -66,6 +80,7 @@ def check_tree(
     """Compile a policy embedded in another file, and return all diagnostics."""
     from policyguard.compiler import pipeline  # slow import
 
+    keep_parser_table()
     return pipeline.check_tree(root, os.environ if environ is None else environ)
 
 

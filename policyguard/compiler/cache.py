@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 
 _PACKAGES = ("cel", "compiler", "engines", "evaluator", "model", "pins", "shell", "sql")
 """The packages that, with the schemas, determine the compiled policy."""
-_LIBRARIES = ("celpy", "jsonschema", "msgspec", "re2", "yaml")
+_LIBRARIES = ("celpy", "jsonschema", "lark", "msgspec", "re2", "yaml")
 _OPTIONAL_LIBRARIES = ("sqlglot",)
+_CODE = Path(__file__).parents[1]
 
 
 class CacheEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -65,7 +66,7 @@ class CacheLocation:
 
     def get(self, kind: type[E], environ: Mapping[str, str]) -> E | None:
         """Return the entry if it exists and its inputs are unchanged."""
-        data = self._cache.get(self._name)
+        data = self.read()
         if data is None:
             return None
         try:
@@ -80,6 +81,14 @@ class CacheLocation:
             data = msgspec.msgpack.encode(entry)
         except (TypeError, ValueError, OverflowError, RecursionError):
             return  # such as an integer above 64 bits, or half a surrogate pair
+        self.write(data)
+
+    def read(self) -> bytes | None:
+        """Return the data that was written."""
+        return self._cache.get(self._name)
+
+    def write(self, data: bytes) -> None:
+        """Store data if possible."""
         self._cache.put(self._name, data)
 
 
@@ -104,11 +113,20 @@ def is_safe(names: Sequence[str | Path]) -> bool:
     That is so if the user may write our code, or the policy that overrides the others.
     """
     policy = names[-1]
-    paths = [Path(__file__).parents[1]]
-    if not (isinstance(policy, str) and PACK_NAME.fullmatch(policy)):
-        paths.append(Path(policy))
-    effective = os.access in os.supports_effective_ids
-    return any(os.access(path, os.W_OK, effective_ids=effective) for path in paths)
+    is_file = not (isinstance(policy, str) and PACK_NAME.fullmatch(policy))
+    return _may_write(_CODE) or (is_file and _may_write(Path(policy)))
+
+
+def keep_parser_table() -> None:
+    """Keep the table of CEL's parser in the cache, too.
+
+    It is used for the expressions of all policies, so only where the user may write our code.
+    """
+    location = locate_entry("parser", ()) if _may_write(_CODE) else None
+    if location is not None:
+        from policyguard.cel.syntax.parse import keep_table  # only who compiles needs a parser
+
+        keep_table(location)
 
 
 def load_cached_policy(
@@ -138,6 +156,11 @@ def store_policy(location: CacheLocation, compiled: CompiledPolicy) -> None:
     location.put(CachedPolicy(compiled.inputs, compiled.policy, parsed, compiled.diagnostics))
 
 
+def _may_write(path: Path) -> bool:
+    effective = os.access in os.supports_effective_ids
+    return os.access(path, os.W_OK, effective_ids=effective)
+
+
 def _encode_name(name: str | Path) -> bytes:
     """Encode a pack's name, or a file's name as given with its absolute path."""
     if isinstance(name, str) and PACK_NAME.fullmatch(name):
@@ -151,8 +174,7 @@ def _compiler_digest(*packages: str) -> bytes:
 
     Versions would not reveal a change of our code.
     """
-    root = Path(__file__).parents[1]
-    folders = [f"{root}/{package.replace('.', '/')}" for package in packages]
+    folders = [f"{_CODE}/{package.replace('.', '/')}" for package in packages]
     folders += import_module("policyguard.schemas").__path__  # may lie outside the package
     stamps = [f"{sys.implementation.cache_tag} {sys.version} {sys.platform}"]
     for folder in folders:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from policyguard.compiler import CompiledPolicy, check_policy, check_tree
+from policyguard.compiler import CompiledPolicy, check_policy, check_tree, compile_policy
 from policyguard.compiler.inputs import PACK_NAME
 from policyguard.compiler.load.layer_validation import diagnose, find_span
 from policyguard.engines.source import SourceText, read_source
 from policyguard.engines.yaml_source import parse
 from policyguard.engines.yaml_tree import MappingNode as Tree
 from policyguard.engines.yaml_tree import Node, ScalarNode, SequenceNode, descend, to_plain
-from policyguard.model.diagnostic import Diagnostic, Span
+from policyguard.model.diagnostic import Diagnostic, PolicyError, Span
 from policyguard.testing import schema
 from policyguard.testing.suite import (
     ExpectedCall,
@@ -106,7 +106,15 @@ def _compile(
     name: str | Path = policy.text
     if not PACK_NAME.fullmatch(policy.text):
         name = resolve_reference(policy.source.file, policy.text)
-    compiled, found = check_policy(name, environ=environ)
+    compiled: CompiledPolicy | None = None
+    found: Sequence[Diagnostic] = ()
+    if environ:  # in the cache it would replace the policy in use
+        compiled, found = check_policy(name, environ=environ)
+    else:
+        try:
+            compiled = compile_policy(name, environ=environ)
+        except PolicyError as error:
+            found = error.diagnostics
     return compiled, [_move_to_reference(diagnostic, str(name), policy) for diagnostic in found]
 
 

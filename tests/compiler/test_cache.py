@@ -25,8 +25,8 @@ from policyguard.cel import compile as compile_cel
 from policyguard.cel.runtime.runtime import RUNTIME
 from policyguard.cel.syntax.ast import Expr as Expression
 from policyguard.cel.syntax.parse import parse as parse_cel
+from policyguard.cli import main
 from policyguard.compiler import CompiledPolicy, cache, check_policy, compile_policy
-from policyguard.compiler.build.expressions import ParsedExpression
 from policyguard.compiler.cache import CachedPolicy
 from policyguard.engines.yaml_tree import MappingNode as Tree
 from policyguard.engines.yaml_tree import Node, to_plain
@@ -36,6 +36,7 @@ from policyguard.model.diagnostic import PolicyError
 from policyguard.report.replay.renderers import render_json
 from policyguard.simulate import Replay
 from policyguard.store.file_cache import FileCache
+from policyguard.testing import suite_reader
 from policyguard.testing.runner import run_test
 from policyguard.testing.suite_reader import build_suite, parse_file
 from policyguard.traces import Reader
@@ -69,7 +70,8 @@ params:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty, enabled cache folder."""
+    """An empty, enabled cache folder for policies; the parser's table is loaded already."""
+    parse_cel("true", lambda *_: None)
     folder = tmp_path / "cache"
     monkeypatch.setenv("POLICYGUARD_CACHE", str(folder))
     return folder
@@ -99,6 +101,7 @@ class Counted:
 
         monkeypatch.setattr(compiling, "check_policy", counted)
         monkeypatch.setattr(linter, "check_policy", counted)
+        monkeypatch.setattr(suite_reader, "check_policy", counted)
 
 
 @pytest.fixture
@@ -201,13 +204,37 @@ def test_cached_example_policies_decide_like_fresh_ones(folder: Path, compiled: 
         assert_same(fresh, known)
 
 
+def test_tests_of_a_policy_use_its_entry(
+    small: Path, folder: Path, compiled: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MOST", raising=False)
+    Guard.load(small)
+    suite = "policy: policy.yaml\ntests: [{name: a, steps: [{turn: true}]}]\n"
+    Path("tests.yaml").write_text(suite)
+    assert main_status(["test", "tests.yaml"]) == 0
+    assert compiled.times == 1
+    Path("tests.yaml").write_text(suite + "environ: {MOST: '9'}\n")
+    assert main_status(["test", "tests.yaml"]) == 0
+    assert compiled.times == 2
+    Guard.load(small)
+    assert compiled.times == 2  # its own variables left the entry alone
+
+
+def main_status(arguments: list[str]) -> int:
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    return exit_.value.code or 0
+
+
 @pytest.mark.parametrize("file", some([*STORIES, *TESTS], 12), ids=lambda file: file.name)
 def test_cached_policies_pass_the_same_stories(
     file: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: Counted
 ) -> None:
     root, _ = parse_file(file)
     assert isinstance(root, Tree)
-    suite, found = build_suite(root)
+    with monkeypatch.context() as set_:
+        set_.setenv("POLICYGUARD_CACHE", "off")
+        suite, found = build_suite(root)
     assert suite is not None, found
     policy: Node | None = root.get("policy")
     given = to_plain(root.get("environ")) if "environ" in root else {}
@@ -619,12 +646,39 @@ def test_forged_reads_of_an_expression_have_no_effect(small: Path, folder: Path)
     compile_policy(small, environ={})
     known = entry(folder)
     ((source, outline),) = known.expressions.items()
-    changed = ParsedExpression(outline.tree, frozenset({"__class__", "call.__class__"}))
+    changed = replace(outline, reads=frozenset({"__class__", "call.__class__"}))
     forge(folder, msgspec.msgpack.encode(replace(known, expressions={source: changed})))
     compiled_policy = compile_policy(small, environ={})
     session = Guard(compiled_policy).session("s")
     assert session.check("fetch", {"count": 1}).allowed
     assert not session.check("fetch", {"count": 9}).allowed
+
+
+@pytest.mark.parametrize("tree", [b"", b"\xc1", DEEP, msgspec.msgpack.encode(["Unknown", 1])])
+def test_forged_bytes_of_a_tree_refuse_calls(tree: bytes, small: Path, folder: Path) -> None:
+    compile_policy(small, environ={})
+    known = entry(folder)
+    ((source, outline),) = known.expressions.items()
+    changed = replace(outline, encoded_tree=tree)
+    forge(folder, msgspec.msgpack.encode(replace(known, expressions={source: changed})))
+    session = Guard(compile_policy(small, environ={})).session("s")
+    decision = session.check("fetch", {"count": 1})
+    assert not decision.allowed
+    assert decision.errors
+
+
+@pytest.mark.parametrize("command", ["ls -la", "sleep 5", "rmdir x", ""])
+def test_shortcut_decides_as_the_compiled_expression(
+    command: str, folder: Path, compiled: Counted
+) -> None:
+    fresh = Guard(compile_policy("core", environ={})).session("s")
+    known = Guard(compile_policy("core", environ={})).session("s")
+    assert compiled.times == 1
+    for tool in ("bash", "unheard_of", "write_stdin", "transfer_to_x", "run_query"):
+        arguments = {"command": command, "sql": "select 1"}
+        for _ in range(3):
+            one, other = fresh.check(tool, arguments), known.check(tool, arguments)
+            assert (one.effect, one.message) == (other.effect, other.message)
 
 
 texts = st.one_of(
@@ -717,10 +771,55 @@ decision = session.check("fetch", {{"count": 9}})
 print(decision.effect, sorted(({HEAVY} | {{'sqlite3'}}) & sys.modules.keys()))
 """
     if store is None or THOROUGH:
-        assert run(code, folder).startswith("block ['celpy', 'jsonschema', 'lark',")
+        assert run(code, folder).startswith("block ['jsonschema', 'lark',")
     compile_policy(small.absolute())
     known = run(code, folder)
     assert known == f"block {[] if store is None else ['sqlite3']}\n"
+
+
+@pytest.mark.parametrize("name", [None, "store.db"])
+def test_first_check_of_cached_core_compiles_no_expression(
+    folder: Path, tmp_path: Path, name: str | None
+) -> None:
+    """What compiles expressions takes a sixth of the time of such a process."""
+    store = name and str(tmp_path / name)
+    code = f"""
+import sys
+from policyguard import Guard
+session = Guard.load("core", store={store!r}, cache=True).session("s")
+decision = session.check("bash", {{"command": "ls -la"}})
+parts = ("check", "codegen", "declarations", "functions.standard", "program", "syntax")
+compiling = {{f"policyguard.cel.{{part}}" for part in parts}}
+print(decision.effect, sorted(compiling & sys.modules.keys()))
+"""
+    compile_policy("core")
+    assert run(code, folder) == "allow []\n"
+
+
+@pytest.mark.parametrize("may_write", [True, False])
+def test_table_of_the_parser_is_kept_where_nothing_is_gained(folder: Path, may_write: bool) -> None:
+    """It is used for all policies, so it is not enough that the user may write one of them."""
+    code = f"""
+import os
+from pathlib import Path
+from policyguard.compiler import cache, check_policy
+os.access = lambda path, mode, **_: {may_write} or Path(path) != cache._CODE
+assert check_policy("core")[0] is not None
+from lark import Lark
+Lark.__init__ = None
+from policyguard.cel.syntax import parse
+parse._parser = None
+parse._parse_once.cache_clear()
+print(parse.parse("a == b", print) is not None)
+"""
+    if may_write:
+        assert run(code, folder).endswith("True\n")
+        (table,) = folder.iterdir()
+        assert table.stat().st_mode & 0o777 == 0o600
+    else:
+        with pytest.raises(AssertionError, match="NoneType"):
+            run(code, folder)
+        assert not folder.exists()
 
 
 def test_cached_lint_runs_without_parsers(small: Path, folder: Path) -> None:
@@ -730,10 +829,10 @@ from policyguard.cli import main
 try:
     main(["lint", {str(small.absolute())!r}])
 finally:
-    print(sorted({{'celpy', 'lark', 'jsonschema'}} & sys.modules.keys()))
+    print(sorted({{'lark', 'jsonschema'}} & sys.modules.keys()))
 """
     fresh, known = run(code, folder), run(code, folder)
-    assert fresh.endswith("['celpy', 'jsonschema', 'lark']\n")
+    assert fresh.endswith("['jsonschema', 'lark']\n")
     assert known == fresh.replace(fresh.splitlines()[-1], "[]")
 
 

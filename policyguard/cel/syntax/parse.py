@@ -1,16 +1,13 @@
-"""Source text to a syntax tree. The only module that imports cel-python (`celpy`).
+"""Source text to a syntax tree.
 
-cel-python's concrete syntax tree has ten levels between an expression and a name. This module
-reduces it to the tree of `ast`, with macros expanded and depth limited. Surprises of cel-python
-0.5, besides its lexer (see `literals.py`): importing it takes 90 ms, so it is imported at the first
-compilation; creating an `Environment` raises the interpreter's recursion limit, which is restored
-because parsing does not need it; reserved words and `x{a: 1}` parse without an error, and `1.` is a
-number.
+The concrete syntax tree of cel-python's grammar has ten levels between an expression and a name.
+This module reduces it to the tree of `ast`, with macros expanded and depth limited. Surprises of
+the grammar of cel-python 0.5, besides its tokens (see `literals.py`): reserved words and `x{a: 1}`
+parse without an error, and `1.` is a number.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Sequence
 from functools import lru_cache
@@ -19,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from policyguard.cel.runtime.cost_limits import COST_LIMITS
 from policyguard.cel.syntax import ast
 from policyguard.cel.syntax.ast import Expr, Operator, Report, TextSpan
+from policyguard.cel.syntax.grammar import TableCache, load_parser
 from policyguard.cel.syntax.literals import QuotedName, read_literals
 from policyguard.cel.syntax.macros import MACROS, RESERVED_WORDS, Macro
 from policyguard.cel.syntax.syntax_help import explain_unexpected
@@ -27,7 +25,7 @@ from policyguard.cel.types.uint import INT_MAX, INT_MIN, UINT_MAX
 from policyguard.engines.operating_system import after_fork_in_child
 
 if TYPE_CHECKING:
-    from lark import Token, Tree
+    from lark import Lark, Token, Tree
 
 _Problem = tuple[str, str, TextSpan, str | None]
 _PASS_THROUGH_RULES: Final = frozenset(
@@ -59,7 +57,8 @@ _OPERATORS: Final[dict[str, Operator]] = {
     "multiplication_mod": "%",
 }
 _lock = threading.Lock()
-_environment: Any = None
+_parser: Lark | None = None
+_table_cache: TableCache | None = None
 
 
 def _replace_lock() -> None:
@@ -69,6 +68,12 @@ def _replace_lock() -> None:
 
 
 after_fork_in_child(_replace_lock)
+
+
+def keep_table(cache: TableCache) -> None:
+    """Let the parser, which the first expression loads, keep its table here."""
+    global _table_cache
+    _table_cache = cache
 
 
 def parse(source: str, report: Report) -> Expr | None:
@@ -109,32 +114,22 @@ def _ignore_problem(code: str, message: str, span: TextSpan, help_: str | None) 
 
 
 def _parse_concrete_tree(source: str, masked: str, report: Report) -> Tree[Token] | None:
-    global _environment
-    import celpy  # 90 ms, only for runs that compile an expression
-    from celpy.celparser import CELParseError
+    global _parser
+    from lark.exceptions import LexError, ParseError  # slow import
 
-    try:
-        # The parser stores its input in an attribute, so threads take turns.
-        with _lock:
-            if _environment is None:
-                limit = sys.getrecursionlimit()
-                try:
-                    _environment = celpy.Environment()
-                finally:
-                    sys.setrecursionlimit(limit)
-            tree: Tree[Token] = _environment.compile(masked)
-            return tree
-    except CELParseError as error:
-        _report_syntax(error.__context__, source, report)
-        return None
+    with _lock:
+        if _parser is None:
+            _parser = load_parser(_table_cache)
+        try:
+            return _parser.parse(masked)
+        except (LexError, ParseError) as error:
+            _report_syntax(error, source, report)
+            return None
 
 
 def _report_syntax(error: Any, source: str, report: Report) -> None:
     """Report lark's `UnexpectedToken` or `UnexpectedCharacters` with its position and a hint."""
     token = getattr(error, "token", None)
-    if token is not None and token.start_pos is None and token.type != "$END":
-        # A lexer error (`1utrue`) is the context of the parser's, and has the position.
-        error, token = error.__context__, None
     if token is not None and token.type != "$END":
         start, word = token.start_pos, source[token.start_pos : token.end_pos]
     elif token is None and 0 <= getattr(error, "pos_in_stream", -1) < len(source):

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from policyguard.cel.functions.function import Function
+from policyguard.cel.shortcut import Tests
 from policyguard.cel.types.types import (
     BOOL,
     DOUBLE,
@@ -31,6 +32,7 @@ from policyguard.compiler.build.named_patterns import NamedPatterns
 from policyguard.compiler.build.selectors import compile_glob
 from policyguard.compiler.build.shell_functions import ShellCommands
 from policyguard.compiler.load import language_version
+from policyguard.engines.regex import Regex
 from policyguard.evaluator.activation import VARIABLE_PATHS
 from policyguard.learned.progress import ProgressStatus
 from policyguard.model.event import HINT_KEYS
@@ -66,6 +68,15 @@ class CelEnvironment:
         self.patterns = NamedPatterns(policy)
         self._policy = policy
         self._merged = merged
+
+    @cached_property
+    def text_tests(self) -> Tests:
+        """What shortcuts may ask of a text: some of the functions that all expressions have."""
+        return {
+            "startsWith": str.startswith,
+            "matches": lambda text, pattern: Regex(pattern).search(text),
+            "read_only": self.shell.is_read_only,
+        }
 
     def declarations(self, scope: Scope) -> Declarations:
         """Return the declarations of a scope."""

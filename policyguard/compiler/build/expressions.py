@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
 from policyguard.cel.errors import CelError, Problem
-from policyguard.cel.syntax.ast import Constant, Expr, TextSpan
+from policyguard.cel.shortcut import Shortcut, decide, find_shortcut
 from policyguard.cel.types.types import BOOL, DYN, NUMBER, STRING, Type
 from policyguard.compiler.build.cel_env import CelEnvironment, Scope
 from policyguard.compiler.build.entry_paths import (
@@ -25,7 +26,12 @@ from policyguard.compiler.build.entry_paths import (
 )
 from policyguard.compiler.load import language_version
 from policyguard.engines.lazy_pattern import lazy_pattern
-from policyguard.evaluator.activation import Activation, Expression, Prefilter
+from policyguard.evaluator.activation import (
+    VARIABLE_PATHS,
+    Activation,
+    Expression,
+    Prefilter,
+)
 from policyguard.model.diagnostic import Diagnostic
 from policyguard.model.limits import limits_of
 from policyguard.model.policy import Policy, Rule
@@ -33,11 +39,10 @@ from policyguard.model.policy import Policy, Rule
 if TYPE_CHECKING:
     from policyguard.cel.declarations import Declarations
     from policyguard.cel.program import Program
+    from policyguard.cel.syntax.ast import Expr
     from policyguard.compiler.merge.layers import MergedPolicy
 
 Refine: TypeAlias = "Callable[[Path, Declarations], Declarations]"
-
-_ALWAYS_TRUE = ("true", Constant(TextSpan(0, 4), True))
 
 
 class ExpressionSpec(msgspec.Struct, frozen=True):
@@ -50,10 +55,20 @@ class ExpressionSpec(msgspec.Struct, frozen=True):
 
 
 class ParsedExpression(msgspec.Struct, frozen=True, array_like=True):
-    """The parts of a compiled expression that are enough to compile it again."""
+    """The parts of a compiled expression that are enough to compile it again.
 
-    tree: Expr
+    The tree is still encoded: most are never read.
+    """
+
+    encoded_tree: bytes
     reads: frozenset[str]
+    shortcut: Shortcut
+
+    @classmethod
+    def from_program(cls, program: Program) -> ParsedExpression:
+        """Return the parts of a program."""
+        encoded = msgspec.msgpack.encode(program.tree)
+        return cls(encoded, program.reads, find_shortcut(program.tree))
 
 
 class LazyProgram:
@@ -63,10 +78,26 @@ class LazyProgram:
         self, spec: ExpressionSpec, outline: ParsedExpression, environment: CelEnvironment
     ) -> None:
         self.source = spec.source
-        self.tree = outline.tree
         self.reads = outline.reads
+        self._shortcut = outline.shortcut
+        self._encoded_tree = outline.encoded_tree
         self._spec = spec
         self._environment = environment
+
+    def decide(self, activation: Activation) -> bool | None:
+        """Return the value without compiling the program, if that is simple; else None."""
+        tests = self._environment.text_tests
+        return decide(self._shortcut, lambda name: _read(activation, name), tests)
+
+    @cached_property
+    def tree(self) -> Expr:
+        """The syntax tree. Raises `CelError` if it was none that is cached."""
+        from policyguard.cel.syntax.ast import Expr  # slow import
+
+        try:
+            return msgspec.msgpack.decode(self._encoded_tree, type=Expr)
+        except (msgspec.DecodeError, RecursionError):
+            raise CelError(()) from None
 
     @cached_property
     def program(self) -> Program:
@@ -105,11 +136,13 @@ class Expressions:
     def prefilter(self, paths: Iterable[Path]) -> Prefilter:
         """Combine conditions evaluated before the call; a path without one is true."""
         from policyguard.cel.program import compile_prefilter  # slow import
+        from policyguard.cel.syntax.ast import Constant, TextSpan
 
+        always_true = ("true", Constant(TextSpan(0, 4), True))
         conditions = []
         for path in paths:
             program = self._programs.get(path)
-            conditions.append(_ALWAYS_TRUE if program is None else (program.source, program.tree))
+            conditions.append(always_true if program is None else (program.source, program.tree))
         return compile_prefilter(conditions, self._environment.declarations("before_call"))
 
     def reads(self, *path: str | int) -> frozenset[str]:
@@ -126,9 +159,9 @@ class Expressions:
         """Return the texts of all expressions."""
         return (program.source for program in self._programs.values())
 
-    def trees(self) -> Iterator[Expr]:
-        """Return the syntax trees of all expressions."""
-        return (program.tree for program in self._programs.values())
+    def trees_naming(self, name: str) -> Iterator[Expr]:
+        """Return the syntax trees of the expressions whose text contains a name."""
+        return (program.tree for program in self._programs.values() if name in program.source)
 
     def all_reads(self, but: Callable[[Path], bool] = lambda _: False) -> frozenset[str]:
         """Return the dotted fields that any expression reads, but those at some paths."""
@@ -141,9 +174,7 @@ class Expressions:
 
     def parsed_by_source(self) -> dict[str, ParsedExpression]:
         """Return the parsed expressions to cache, by text."""
-        return {
-            program.source: ParsedExpression(program.tree, program.reads) for _, program in self
-        }
+        return {program.source: ParsedExpression.from_program(program) for _, program in self}
 
 
 def compile_expressions(
@@ -345,8 +376,26 @@ def _to_expression(program: Program | LazyProgram) -> Expression:
 
     def first(activation: Activation) -> Any:
         nonlocal function
+        function = second
+        value = program.decide(activation)
+        return second(activation) if value is None else value
+
+    def second(activation: Activation) -> Any:
+        nonlocal function
         function = program.program.function
         return function(activation)
 
     function = first
     return lambda activation: function(activation)
+
+
+def _read(activation: Activation, name: str) -> Any:
+    """Return a variable or a field of one. Raises `LookupError` if there is none."""
+    path = VARIABLE_PATHS.get(name)
+    if path is not None:
+        return attrgetter(path)(activation)
+    variable, _, field = name.rpartition(".")
+    fields = attrgetter(VARIABLE_PATHS[variable])(activation)
+    if fields.__class__ is not dict:
+        raise KeyError(field)
+    return fields[field]

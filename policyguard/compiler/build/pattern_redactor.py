@@ -7,7 +7,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import accumulate
-from typing import NamedTuple
+
+import msgspec
 
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.engines.regex import Regex, RegexSet
@@ -27,7 +28,7 @@ _FEW = 16
 """So many replacements of single letters are faster than a table of them."""
 
 
-class _Match(NamedTuple):
+class _Match(msgspec.Struct, frozen=True):
     """Where a pattern matches, in characters."""
 
     start: int
@@ -125,7 +126,8 @@ class PatternRedactor:
         merged: list[_Match] = []
         for match in matches:
             if merged and match.start < merged[-1].end:
-                merged[-1] = merged[-1]._replace(end=max(match.end, merged[-1].end))
+                last = merged[-1]
+                merged[-1] = _Match(last.start, max(match.end, last.end), last.name)
             else:
                 merged.append(match)
         return merged

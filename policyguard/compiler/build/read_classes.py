@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from policyguard.cel.syntax.ast import Call, Constant, Expr, iter_children
 from policyguard.compiler.build.entry_paths import selective_entries
 from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.compiler.build.messages import collect_message_fields
 from policyguard.compiler.build.selectors import compile_selector, complement
 from policyguard.model.policy import Case, Policy
+
+if TYPE_CHECKING:
+    from policyguard.cel.syntax.ast import Expr
 
 COUNT_CLASS = "count_class"
 """The function of `session` that counts calls by class."""
@@ -22,7 +25,8 @@ def find_read_classes(policy: Policy, expressions: Expressions) -> frozenset[str
     """
     known = frozenset(entry.class_ for entry in policy.classify.classes)
     reads = expressions.all_reads() | collect_message_fields(policy)
-    counted = {name for tree in expressions.trees() for name in _counted_classes(tree)}
+    trees = expressions.trees_naming(COUNT_CLASS)
+    counted = {name for tree in trees for name in _counted_classes(tree)}
     if None in counted or reads_field(reads, "call.classes"):
         return known
     found = {name for name in counted if name is not None}
@@ -40,6 +44,8 @@ def find_read_classes(policy: Policy, expressions: Expressions) -> frozenset[str
 
 def _counted_classes(node: Expr) -> Iterator[str | None]:
     """Yield the classes that an expression counts; None for one that depends on the call."""
+    from policyguard.cel.syntax.ast import Call, Constant, iter_children  # slow import
+
     if isinstance(node, Call) and node.name == COUNT_CLASS:
         for argument in node.arguments:
             value = argument.raw_value if isinstance(argument, Constant) else None

@@ -43,7 +43,8 @@ class ShellCommands:
         self._shell = shell
         self.bounds = shell.bounds
         self._compile = lru_cache(shell.bounds.texts)(self._compile_patterns)
-        self._is_read_only = keep_answers(self._find_read_only, shell.bounds)
+        self.is_read_only = keep_answers(self._find_read_only, shell.bounds)
+        """Whether a command only reads."""
 
     @cached_property
     def reader(self) -> ShellReader:
@@ -67,7 +68,7 @@ class ShellCommands:
     def functions(self) -> tuple[Function, ...]:
         """Return the functions of CEL on commands."""
         return (
-            Function("read_only", STRING, (), BOOL, self._is_read_only),
+            Function("read_only", STRING, (), BOOL, self.is_read_only),
             Function("runs", STRING, (STRING,), BOOL, self._runs, self._prepare),
             Function(
                 "only_runs",

@@ -7,7 +7,7 @@ where it is cut or withheld, its edited text takes its place.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -15,13 +15,6 @@ from policyguard.engines.fingerprint import result_text, safe_str
 from policyguard.evaluator.result_rules import ResultEdits, TextPatterns
 from policyguard.guard.tools.results import ToolResult, mcp_fields, parse_result
 from policyguard.model.redaction import redact_value
-
-
-class EditedValue(NamedTuple):
-    """A result as it may be handed on, and its text."""
-
-    value: Any
-    text: str
 
 
 def list_texts(value: Any) -> list[str]:
@@ -44,17 +37,17 @@ def list_texts(value: Any) -> list[str]:
     return [_SEPARATOR.join(found), "".join(_block_texts(plain).values())]
 
 
-def edit_value(value: Any, text: str, edits: ResultEdits) -> EditedValue:
-    """Apply edits to a structure and its text. Raises what redaction does."""
+def edit_value(value: Any, text: str, edits: ResultEdits) -> tuple[Any, str]:
+    """Return a structure and its text with edits applied. Raises what redaction does."""
     if edits.is_withheld:
-        return EditedValue(_replace_by_text(value, ""), "")
+        return _replace_by_text(value, ""), ""
     if edits.redactor is not None:
         value, text = _redact(value, text, edits.redactor)
     cut = edits.cut(text)
     is_cut = cut is not text or (
         edits.keep is not None and count_structured(parse_result(value, ())) > edits.keep
     )
-    return EditedValue(_replace_by_text(value, cut) if is_cut else value, cut)
+    return _replace_by_text(value, cut) if is_cut else value, cut
 
 
 def count_structured(parsed: ToolResult) -> int:
@@ -62,7 +55,7 @@ def count_structured(parsed: ToolResult) -> int:
     return 0 if parsed.structured is None else len(result_text(parsed.structured))
 
 
-def _redact(value: Any, text: str, redactor: TextPatterns) -> EditedValue:
+def _redact(value: Any, text: str, redactor: TextPatterns) -> tuple[Any, str]:
     plain = _to_plain(value)
     try:
         redacted = redact_value(_redact_across_blocks(plain, redactor), redactor.redact)
@@ -73,7 +66,7 @@ def _redact(value: Any, text: str, redactor: TextPatterns) -> EditedValue:
         text = parse_result(value, ()).text
     edited = redactor.redact(text)
     # Another text now means a match that goes over several parts.
-    return EditedValue(value if edited is text else _replace_by_text(value, edited), edited)
+    return value if edited is text else _replace_by_text(value, edited), edited
 
 
 def _redact_across_blocks(plain: Any, redactor: TextPatterns) -> Any:

@@ -73,12 +73,28 @@ class ForwardedObservations(ConstraintSet, kw_only=True, eq=False):
 
 
 class _OpenSession(msgspec.Struct, eq=False):
-    """A session, and the keys of its failures. `last_line` is that of its latest event."""
+    """A session, and the keys of its failures. `last_line` is that of its latest event.
+
+    `is_linked`: it started under a parent or from a source, so its shard is theirs.
+    """
 
     started: SessionStarted
     replay: ReplaySession
     last_line: int
+    is_linked: bool
     failed_keys: set[tuple[str, str]] = set()
+
+    def goes_on(self, event: Event, line: int) -> bool:
+        """Whether an event is of this session, and not of another with its id.
+
+        One that a second start links would move to another shard.
+        """
+        is_moved = _is_linked(event) and not self.is_linked
+        return line - self.last_line <= IDLE_LINES and not is_moved
+
+
+def _is_linked(event: Event) -> bool:
+    return isinstance(event, SessionStarted) and bool(event.parent or event.source)
 
 
 class ObservedSessions:
@@ -159,7 +175,7 @@ class ObservedSessions:
 
     def _apply(self, event: Event, line: int) -> None:
         session = self._open.get(event.session)
-        if session is None or line - session.last_line > IDLE_LINES:
+        if session is None or not session.goes_on(event, line):
             session = self._start_session(event)
         session.last_line = line
         self._session = session
@@ -177,7 +193,8 @@ class ObservedSessions:
             others_learn=self._others_learn,
         )
         started = name_owner(event, self._project)
-        session = _OpenSession(started, guard.start_session(started), self._place[2])
+        replay = guard.start_session(started)
+        session = _OpenSession(started, replay, self._place[2], _is_linked(event))
         self._open[event.session] = session
         self._add(Started(self._place, event.session))
         return session

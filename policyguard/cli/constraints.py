@@ -9,21 +9,25 @@ from typing import Any, NoReturn
 
 import click
 import msgspec
+from msgspec.structs import replace
 
+from policyguard.cli.executors import executor_options, open_executor
 from policyguard.cli.options import columns_option, policy_option, store_option, where_option
+from policyguard.cli.progress import track_progress
 from policyguard.cli.terminal import (
+    EXIT_INTERRUPTED,
     policy_error,
     reports_errors,
     status,
     suggest_next,
     usage_error,
 )
-from policyguard.compiler import compile_policy
 from policyguard.journal.folder import file_name
 from policyguard.model.diagnostic import PolicyError
 from policyguard.report.constraints import render_constraint, render_constraints, render_observation
 from policyguard.report.escape import for_json, for_terminal, json_document
-from policyguard.simulate.learning import learn_constraints
+from policyguard.simulate.job import Job, JobInputs, Key, StoppedError, WorkerError
+from policyguard.simulate.learning import find_ordered_entries, learn_constraints
 from policyguard.store import constraint_records
 from policyguard.store.constraint_records import ConstraintImportError
 from policyguard.store.errors import StoreError
@@ -31,9 +35,8 @@ from policyguard.store.json_lines import read_lines
 from policyguard.store.opening import open_named_store
 from policyguard.store.paths import find_journal_folder
 from policyguard.store.protocol import Store
-from policyguard.traces import Reader, TraceError, expand
+from policyguard.traces import Skipped, TraceError, expand
 from policyguard.traces.reader import find_call
-from policyguard.traces.where import read_rows
 
 _EXIT_NOTHING = 1
 
@@ -164,40 +167,62 @@ def import_command(store: str | Path, file: Any) -> None:
 @click.argument("traces", nargs=-1, required=True)
 @policy_option
 @click.option("--project", default="", help="The project of runs whose recording names none.")
+@executor_options
 @where_option
 @columns_option
 @store_option
-@click.pass_obj
-@reports_errors(StoreError, TraceError, OSError)
+@click.pass_context
+@reports_errors(StoreError, TraceError, WorkerError, OSError)
 def learn_command(
-    store: str | Path,
+    context: click.Context,
     traces: tuple[str, ...],
     policies: tuple[str, ...],
     project: str,
+    workers: int,
+    executor: str,
+    address: str,
     where: str,
     columns: str,
 ) -> None:
     """Print what the policy would have learned from recorded runs, to review and import.
 
     TRACES are files, folders and globs. The constraints hold in the store that is named. Exit
-    codes: 0; 1 (nothing was learned); 2 (misuse, or a broken policy).
+    codes: 0; 1 (nothing was learned); 2 (misuse, or a broken policy); 130 (interrupted: nothing is
+    printed).
     """
+    job = Job(policies=policies, where=where, columns=columns)
     try:
-        compiled = compile_policy(policies)
+        inputs = JobInputs.load(job)
     except PolicyError as error:
         policy_error(error)
-    files, reader = list(expand(traces)), Reader(rows=read_rows(where, columns))
-    found = learn_constraints(
-        compiled,
-        (trace for file in files for trace in reader.iter_files(file)),
-        key=_open_store(store, write=True).fingerprint_key,
-        project=project,
-        on_skipped=lambda item: status(f"skipped {item.file}: {item.reason}"),
-    )
+    files = tuple(expand(traces))
+    job.read_rows()
+    key = Key(_open_store(context.obj, write=True).fingerprint_key)
+    skipped: list[Skipped] = []
+    try:
+        with (
+            open_executor(
+                executor, address, workers, files, find_ordered_entries(inputs)
+            ) as opened,
+            track_progress(files) as on_progress,
+        ):
+            found = learn_constraints(
+                replace(job, files=files, key=key),
+                inputs,
+                on_progress,
+                opened,
+                project=project,
+                on_skipped=skipped.append,
+            )
+    except StoppedError:
+        status("interrupted: a part of the runs teaches something else than all")
+        context.exit(EXIT_INTERRUPTED)
+    for item in skipped:
+        status(f"skipped {item.file}: {item.reason}")
     for constraint in found:
         click.echo(for_json(msgspec.json.encode(constraint).decode()))
     status("1 constraint learned" if len(found) == 1 else f"{len(found)} constraints learned")
-    click.get_current_context().exit(0 if found else _EXIT_NOTHING)
+    context.exit(0 if found else _EXIT_NOTHING)
 
 
 def _echo_constraint(

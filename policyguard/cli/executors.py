@@ -20,14 +20,14 @@ _OPTIONS = (
         type=click.IntRange(1, 256),
         default=1,
         show_default=True,
-        help="The number of processes. The report stays the same.",
+        help="The number of processes. The result stays the same.",
     ),
     click.option(
         "--executor",
         type=click.Choice(["local", *ENGINES]),
         default="local",
         show_default=True,
-        help="What runs the workers. The report stays the same.",
+        help="What runs the workers. The result stays the same.",
     ),
     click.option(
         "--address",

@@ -54,11 +54,7 @@ class GuardRecords:
         with self._lock:
             if not self.closed:
                 self._poll_store()
-            return tuple(
-                sorted(
-                    self._state.constraint_set, key=lambda constraint: constraint.confirmed_at or 0
-                )
-            )
+            return self._state.constraint_set.by_confirmation()
 
     def questions(self, *, also_closed: bool = False) -> tuple[OpenQuestion, ...]:
         """Return the calls that wait for an approval, by session, oldest first.

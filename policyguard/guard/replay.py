@@ -15,6 +15,7 @@ from policyguard.evaluator.transitions import attempt_from_event
 from policyguard.guard.guard import Guard
 from policyguard.guard.session import Session
 from policyguard.guard.sessions.opening import start_session
+from policyguard.learned.constraint_set import ConstraintSet
 from policyguard.model.constraint import Constraint
 from policyguard.model.decision import Decision
 from policyguard.model.errors import ArgumentsError
@@ -37,7 +38,8 @@ _CEL_FIELDS = ("turn", "calls", "failures", "tokens", "cost", "depth", "children
 class ReplayGuard(Guard):
     """A guard for recorded events and policy tests: it stores nothing and has no approver.
 
-    In a replay the clock stands still, because all times are those of the events.
+    In a replay the clock stands still, because all times are those of the events. It learns into
+    `constraint_set`; if others do, too, it reports each success that may concern what they learn.
     """
 
     def __init__(
@@ -46,8 +48,14 @@ class ReplayGuard(Guard):
         *,
         observe: bool = False,
         clock: Callable[[], int] = lambda: 0,
+        constraint_set: ConstraintSet | None = None,
+        others_learn: bool = False,
     ) -> None:
         super().__init__(compiled, observe=observe, clock=clock)
+        if constraint_set is not None:
+            self._state.constraint_set = constraint_set
+        if others_learn:
+            self._state.learner.use_shared_store()
         self._mode = msgspec.structs.replace(self._mode, approver_presence="never")
 
     @property

@@ -60,6 +60,10 @@ class ConstraintSet(msgspec.Struct, eq=False, kw_only=True):
         """Return the constraint with an id."""
         return self.constraints.get(id_)
 
+    def by_confirmation(self) -> tuple[Constraint, ...]:
+        """Return all constraints, the latest confirmed last."""
+        return tuple(sorted(self, key=lambda constraint: constraint.confirmed_at or 0))
+
     def evidence(self) -> Iterable[Evidence]:
         """Return all evidence."""
         return tuple(piece for pieces in self._evidence.values() for piece in pieces.values())

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -14,12 +14,19 @@ from policyguard.compiler import CompiledPolicy
 from policyguard.model.errors import PolicyguardError
 from policyguard.simulate.labels import Labels
 from policyguard.simulate.line_shard import LineShard
-from policyguard.simulate.replay import load
+from policyguard.simulate.replay import REPLAY_KEY, load
 from policyguard.simulate.sampling import Draw
 from policyguard.simulate.tally import ReportSize
 from policyguard.traces import Reader, TraceFile
 from policyguard.traces.containers.row_filter import Rows
 from policyguard.traces.session_trees import SessionTree, find_session_trees, join_trees
+
+
+class Key(bytes):
+    """A key of fingerprints, which no log or message shows."""
+
+    def __repr__(self) -> str:
+        return "Key(…)"
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +37,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     of other schemas are (see `parse_columns`), `sample` is the share of sessions to replay, and
     `draw` what it is drawn from. `revision` is that of the inputs, if they are known. `by_time`:
     sessions of different files affect each other, so files in our own format are read as one.
+    `key` is that of fingerprints, by default the one of all replays.
     """
 
     policies: tuple[str, ...]
@@ -44,6 +52,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     draw: Draw = Draw()
     revision: str = ""
     by_time: bool = False
+    key: Key = Key(REPLAY_KEY)
 
     def read_rows(self) -> Rows:
         """Return which rows are read. Raises `TraceError`."""
@@ -63,8 +72,8 @@ class JobInputs(msgspec.Struct, frozen=True):
     def load(cls, job: Job) -> JobInputs:
         """Load a job's inputs. Raises `PolicyError`, `LabelError`."""
         return cls(
-            load(job.policies),
-            load(job.baseline) if job.baseline else None,
+            load(job.policies, job.key),
+            load(job.baseline, job.key) if job.baseline else None,
             Labels.read(job.labels) if job.labels is not None else None,
         )
 
@@ -78,7 +87,7 @@ class JobInputs(msgspec.Struct, frozen=True):
 
 def load_inputs(job: Job) -> JobInputs:
     """Load a job's inputs in a worker, once. Raises `WorkerError` if they are others than here."""
-    inputs = _load(job.policies, job.baseline, job.labels, job.revision)
+    inputs = _load(job.policies, job.baseline, job.labels, job.revision, job.key)
     if job.revision not in ("", inputs.revision):
         raise WorkerError("the policies or labels that a worker reads differ from those here")
     return inputs
@@ -86,9 +95,13 @@ def load_inputs(job: Job) -> JobInputs:
 
 @lru_cache(maxsize=1)
 def _load(
-    policies: tuple[str, ...], baseline: tuple[str, ...], labels: Path | None, revision: str
+    policies: tuple[str, ...],
+    baseline: tuple[str, ...],
+    labels: Path | None,
+    revision: str,
+    key: Key,
 ) -> JobInputs:
-    return JobInputs.load(Job(policies=policies, baseline=baseline, labels=labels))
+    return JobInputs.load(Job(policies=policies, baseline=baseline, labels=labels, key=key))
 
 
 class WorkerError(PolicyguardError):
@@ -120,6 +133,18 @@ class Result(Protocol):
 
     def merge(self, other: Self) -> None:
         """Add the result of another part."""
+        ...
+
+
+class NarrowedResult(Result, Protocol):
+    """A result that drops what no part of the job needs, once it is known what all of them have."""
+
+    def summarize(self) -> Result:
+        """Return what the other parts must know of this one."""
+        ...
+
+    def narrow(self, summary: Any) -> Self:
+        """Return the result without what is not needed, given the sum of all summaries."""
         ...
 
 
@@ -225,11 +250,18 @@ class Executor(Protocol):
     """What folds a job: this process, others, or an engine's."""
 
     def fold(
-        self, start: StartFold[R], job: Job, inputs: JobInputs, on_progress: ProgressCallback
+        self,
+        start: StartFold[R],
+        job: Job,
+        inputs: JobInputs,
+        on_progress: ProgressCallback,
+        *,
+        narrow: bool = False,
     ) -> tuple[R, bool]:
         """Return the result of a job, the same whatever the executor, and whether it is partial.
 
-        Raises `WorkerError` if a worker fails.
+        With `narrow` the parts have a `NarrowedResult`, and are narrowed before they are added up,
+        unless the result is partial. Raises `WorkerError` if a worker fails.
         """
         ...
 
@@ -238,10 +270,19 @@ class OneProcess:
     """An executor that is this process."""
 
     def fold(
-        self, start: StartFold[R], job: Job, inputs: JobInputs, on_progress: ProgressCallback
+        self,
+        start: StartFold[R],
+        job: Job,
+        inputs: JobInputs,
+        on_progress: ProgressCallback,
+        *,
+        narrow: bool = False,
     ) -> tuple[R, bool]:
         """Fold a job here."""
-        return FoldWorker(start, job, inputs, LineShard(), on_progress).run()
+        result, partial = FoldWorker(start, job, inputs, LineShard(), on_progress).run()
+        if narrow and not partial:
+            result = narrow_result(result, summarize(result))
+        return result, partial
 
 
 ONE_PROCESS = OneProcess()
@@ -252,6 +293,16 @@ def merge(first: R, *others: R) -> R:
     for result in others:
         first.merge(result)
     return first
+
+
+def summarize(result: Any) -> Any:
+    """Return what the other parts must know of this one."""
+    return result.summarize()
+
+
+def narrow_result(result: Any, summary: Any) -> Any:
+    """Return a result without what no part needs."""
+    return result.narrow(summary)
 
 
 def file_size(file: Path) -> int:

@@ -22,21 +22,21 @@ from policyguard.traces.formats.native import FORMAT
 from policyguard.traces.interleaving import InterleavedFiles
 from policyguard.traces.session_trees import SessionTree
 
-_KEY = b"policyguard simulate"
+REPLAY_KEY = b"policyguard simulate"
 
 
-def load(policies: str | Path | Sequence[str | Path]) -> CompiledPolicy:
+def load(policies: str | Path | Sequence[str | Path], key: bytes = REPLAY_KEY) -> CompiledPolicy:
     """Compile a policy for a replay, as `compile_policy` does.
 
     Its fingerprints use a fixed key, so that reports are reproducible byte for byte; no report
     contains a fingerprint. Do not use the policy for a live guard.
     """
-    return use_replay_key(compile_policy(policies))
+    return use_replay_key(compile_policy(policies), key)
 
 
-def use_replay_key(compiled: CompiledPolicy) -> CompiledPolicy:
+def use_replay_key(compiled: CompiledPolicy, key: bytes = REPLAY_KEY) -> CompiledPolicy:
     """Give a policy's fingerprints the fixed key of replays."""
-    compiled.fingerprinter.rekey(_KEY)
+    compiled.fingerprinter.rekey(key)
     return compiled
 
 

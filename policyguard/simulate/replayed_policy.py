@@ -85,12 +85,16 @@ def find_shared_entries(compiled: CompiledPolicy) -> tuple[str, ...]:
         for budget in compiled.policy.budgets
         if budget.per.scope not in _ISOLATED_SCOPES
     ]
-    marks = [
-        f"marks/{mark.id}" for mark in compiled.policy.marks if mark.per not in _ISOLATED_SCOPES
-    ]
     learned = [
         learn_id(entry.name)
         for entry in compiled.learning.values()
         if entry.scope not in _ISOLATED_SCOPES
     ]
-    return (*budgets, *marks, *learned)
+    return (*budgets, *find_shared_marks(compiled), *learned)
+
+
+def find_shared_marks(compiled: CompiledPolicy) -> tuple[str, ...]:
+    """Return the ids of the marks that sessions share."""
+    return tuple(
+        f"marks/{mark.id}" for mark in compiled.policy.marks if mark.per not in _ISOLATED_SCOPES
+    )

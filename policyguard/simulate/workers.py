@@ -26,6 +26,8 @@ from policyguard.simulate.job import (
     WorkerError,
     file_size,
     merge,
+    narrow_result,
+    summarize,
 )
 from policyguard.simulate.line_shard import LineShard
 from policyguard.simulate.reading_units import ReadingUnit, iter_reading_units, measure_trees
@@ -92,12 +94,18 @@ class LocalProcesses:
         self._workers = workers
 
     def fold(
-        self, start: StartFold[R], job: Job, inputs: JobInputs, on_progress: ProgressCallback
+        self,
+        start: StartFold[R],
+        job: Job,
+        inputs: JobInputs,
+        on_progress: ProgressCallback,
+        *,
+        narrow: bool = False,
     ) -> tuple[R, bool]:
         """Fold a job. Raises `WorkerError`."""
         if self._workers < 2:
-            return OneProcess().fold(start, job, inputs, on_progress)
-        pool = _WorkerPool(start, job, self._workers)
+            return OneProcess().fold(start, job, inputs, on_progress, narrow=narrow)
+        pool = _WorkerPool(start, job, self._workers, narrow=narrow)
         try:
             trees = find_session_trees(job.files, lambda: on_progress(0, 0), job.read_rows())
             pool.assign(job.files, trees, on_progress)
@@ -120,6 +128,10 @@ class _Idle(NamedTuple):
     """Asks for more trees."""
 
 
+class _Summary(NamedTuple):
+    value: Any
+
+
 class _Result(NamedTuple):
     number: int
     value: Any
@@ -130,14 +142,14 @@ class _Failure(NamedTuple):
     reason: str
 
 
-_Message = _Progress | _Idle | _Result | _Failure
+_Message = _Progress | _Idle | _Summary | _Result | _Failure
 """A message from a worker."""
 
 
 class _WorkerPool:
     """Worker processes, each connected by a pipe. They start while their work is still sought."""
 
-    def __init__(self, start: StartFold[Any], job: Job, workers: int) -> None:
+    def __init__(self, start: StartFold[Any], job: Job, workers: int, *, narrow: bool) -> None:
         # Fresh interpreters: workers inherit no open files or threads.
         context = get_context("spawn")
         self._processes: dict[Connection, SpawnProcess] = {}
@@ -153,8 +165,9 @@ class _WorkerPool:
                 theirs.close()
                 self._processes[ours] = process
         for pipe in self._processes:  # a large job, once all are starting: they read it late
-            self._send(pipe, (start, job))
+            self._send(pipe, (start, job, narrow))
         self._waiting = list(self._processes)
+        self._summaries: list[Any] = []
         self._left = Batches((), (), workers)
 
     def assign(
@@ -181,6 +194,11 @@ class _WorkerPool:
                 if isinstance(message, _Idle):
                     self._send(pipe, self._left.take())
                     continue
+                if isinstance(message, _Summary):
+                    self._summaries.append(message.value)
+                    if len(self._summaries) == len(self._processes):
+                        self._send_all(merge(*self._summaries))
+                    continue
                 if isinstance(message, _Result):
                     self._waiting.remove(pipe)
                     return message
@@ -192,8 +210,7 @@ class _WorkerPool:
             on_progress(progress.done, progress.events)
         except StoppedError:
             self._left = Batches((), (), len(self._processes))
-            for waiting in self._waiting:
-                self._send(waiting, None)
+            self._send_all(None)
 
     def close(self) -> None:
         """Terminate the workers that are still running."""
@@ -203,9 +220,12 @@ class _WorkerPool:
                 process.terminate()
             process.join()
 
-    def _send(
-        self, pipe: Connection, message: tuple[Any, Job] | Sequence[SessionTree] | None
-    ) -> None:
+    def _send_all(self, message: Any) -> None:
+        """Send the sum of all summaries, or None to stop."""
+        for waiting in self._waiting:
+            self._send(waiting, message)
+
+    def _send(self, pipe: Connection, message: Any) -> None:
         """Send the job, or trees, none if there are no more; None to stop."""
         with suppress(OSError):  # it has finished, or failed, which it reports
             pipe.send(message)
@@ -296,12 +316,18 @@ def _run_worker(pipe: Connection, number: int, workers: int) -> None:
             raise StoppedError
 
     try:
-        start, job = pipe.recv()
+        start, job, narrow = pipe.recv()
         worker = FoldWorker(start, job, None, LineShard(number, workers), on_progress)
         shared = _receive_trees(pipe)
         indices = frozenset(index for tree in shared for index in tree.indices)
         trees = chain(shared, _ask_for_trees(pipe))
-        pipe.send(_Result(number, *worker.run(trees, indices.__contains__)))
+        value, partial = worker.run(trees, indices.__contains__)
+        if narrow and not partial:
+            pipe.send(_Summary(summarize(value)))
+            summary = pipe.recv()
+            partial = summary is None
+            value = value if partial else narrow_result(value, summary)
+        pipe.send(_Result(number, value, partial))
     except (BrokenPipeError, EOFError, ConnectionResetError):
         return  # the main process is gone
     except Exception as error:  # noqa: BLE001 - the main process raises it

@@ -37,7 +37,7 @@ def convert_traces(traces: Iterable[TraceFile]) -> Iterator[Event | Skipped | Re
                 continue
             new_id = new_ids.get(item.session)
             if new_id is None:
-                new_id = new_ids[item.session] = _unused_id(item.session, used_ids)
+                new_id = new_ids[item.session] = unused_id(item.session, used_ids)
                 if new_id != item.session:
                     yield RenamedSession(str(trace.path), item.session, new_id)
             if new_id != item.session:
@@ -75,7 +75,7 @@ def _name_sources(items: Iterable[Item], located: TraceFile | InterleavedFiles) 
         yield item
 
 
-def _unused_id(session: str, used_ids: dict[str, int]) -> str:
+def unused_id(session: str, used_ids: dict[str, int]) -> str:
     """Return the id, or the first unused of `id#1`, `id#2` …, and mark it as used.
 
     `used_ids` maps each id to the last number tried for it.

@@ -81,3 +81,32 @@ def test_nothing_learned_and_misuse_are_said(tmp_path: Path, policy: Path) -> No
     broken = tmp_path / "broken.yaml"
     broken.write_text("policyguard: 1\nname: x\nrules: {a: {when: cal.x}}\n")
     assert run("learn", recorded, "--policy", broken, "--store", store).exit_code == 2
+
+
+def test_workers_learn_the_same(
+    tmp_path: Path, policy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("policyguard.simulate.workers.MIN_WORKER_BYTES", 1)
+    (tmp_path / "t").mkdir()
+    recorded = traces(tmp_path / "t")
+    (recorded / "broken.jsonl").write_text("{")
+    named = [recorded, "--policy", policy, "--store", tmp_path / "s.db"]
+    for project in (["--project", "web"], []):
+        one = run("learn", *named, *project)
+        two = run("learn", *named, *project, "--workers", "2")
+        assert "skipped " in one.stderr
+        assert (two.exit_code, two.stdout, two.stderr) == (one.exit_code, one.stdout, one.stderr)
+        assert one.exit_code == (0 if project else 1)
+
+
+def test_a_policy_that_needs_all_sessions_in_order_says_so(tmp_path: Path, policy: Path) -> None:
+    (tmp_path / "t").mkdir()
+    recorded, ordered = traces(tmp_path / "t"), tmp_path / "q.yaml"
+    ordered.write_text("policyguard: 1\nname: q\nrules: {r: {when: session.id == 's'}}\n")
+    named = [recorded, "--policy", policy, "--policy", ordered, "--store", tmp_path / "s.db"]
+    learned = run("learn", *named, "--project", "web", "--workers", "2")
+    assert learned.exit_code == 0, learned.output
+    assert "using one worker: `session.id` count across sessions" in learned.stderr
+    assert json.loads(learned.stdout)["count"] == 2
+    unnamed = run("learn", *named, "--address", "tcp://127.0.0.1:1")
+    assert (unnamed.exit_code, "choose its engine" in unnamed.output) == (2, True)

@@ -17,6 +17,8 @@ from policyguard.simulate.job import (
     StoppedError,
     WorkerError,
     merge,
+    narrow_result,
+    summarize,
 )
 from policyguard.simulate.line_shard import LineShard
 from policyguard.simulate.parts import Part, fold_part, split
@@ -81,7 +83,13 @@ class _Cluster:
         self._workers = workers
 
     def fold(
-        self, start: StartFold[R], job: Job, inputs: JobInputs, on_progress: ProgressCallback
+        self,
+        start: StartFold[R],
+        job: Job,
+        inputs: JobInputs,
+        on_progress: ProgressCallback,
+        *,
+        narrow: bool = False,
     ) -> tuple[R, bool]:
         """Fold a job. Raises `WorkerError` if a part fails after the engine has retried it.
 
@@ -95,13 +103,19 @@ class _Cluster:
         except StoppedError:
             stopped = True
         else:
-            results, stopped = self._fold_parts(start, job, parts, on_progress)
+            results, stopped = self._fold_parts(start, job, parts, on_progress, narrow=narrow)
         if not results:  # stopped before the first was done, or there is nothing to read
             results = [start(job, inputs, LineShard(), lambda: None).stop()]
         return merge(*results), stopped
 
     def _fold_parts(
-        self, start: StartFold[R], job: Job, parts: Sequence[Part], on_progress: ProgressCallback
+        self,
+        start: StartFold[R],
+        job: Job,
+        parts: Sequence[Part],
+        on_progress: ProgressCallback,
+        *,
+        narrow: bool,
     ) -> tuple[list[R], bool]:
         """Return results whose sum is that of the parts, and whether it was stopped."""
         engine = self._engine
@@ -114,10 +128,17 @@ class _Cluster:
             ended = engine.wait(tasks, 0)
             engine.cancel([task for task in tasks if task not in ended])
             return [engine.result(task) for task in tasks if task in ended], True
+        if narrow:
+            for summary in self._merge([engine.submit(summarize, task) for task in tasks]):
+                tasks = [engine.submit(narrow_result, task, summary) for task in tasks]
+        return [engine.result(task) for task in self._merge(tasks)], False
+
+    def _merge(self, tasks: list[Task]) -> list[Task]:
+        """Add up results in a tree: return one task, none if there are none."""
         while len(tasks) > 1:
             groups = [tasks[start : start + _FAN_IN] for start in range(0, len(tasks), _FAN_IN)]
-            tasks = [engine.submit(merge, *group) for group in groups]
-        return [engine.result(task) for task in tasks], False
+            tasks = [self._engine.submit(merge, *group) for group in groups]
+        return tasks
 
 
 class _PartsProgress:

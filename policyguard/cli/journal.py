@@ -16,7 +16,7 @@ from policyguard.cli.output import STDOUT, check_output, open_output
 from policyguard.cli.terminal import usage_error
 from policyguard.compiler.load.scalars import parse_duration
 from policyguard.engines.remote_files import open_target
-from policyguard.journal.anchor_export import anchor_lines, read_anchors
+from policyguard.journal.anchors.export import anchor_lines, read_anchors
 from policyguard.journal.chain import Hasher, read_key
 from policyguard.journal.errors import JournalError
 from policyguard.journal.findings import UNPROVEN

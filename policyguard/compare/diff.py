@@ -20,7 +20,7 @@ from policyguard.compare.semantics import (
 )
 from policyguard.compare.strictness import Direction
 from policyguard.compiler import CompiledPolicy
-from policyguard.compiler.build.selectors import tool_glob_specificity, tool_globs_overlap
+from policyguard.compiler.build.selectors.selector import tool_glob_specificity, tool_globs_overlap
 from policyguard.engines.yaml_tree import Path, to_plain
 from policyguard.model.amounts import format_duration
 from policyguard.report.policy.annotated import block_lines, flow_yaml

@@ -27,8 +27,8 @@ from policyguard.evaluator.evaluator_state import EvaluatorState
 from policyguard.evaluator.exceptions import ExceptionSet
 from policyguard.evaluator.grants import PatternReader
 from policyguard.evaluator.halts import halt_violations
-from policyguard.evaluator.mark_states import MarkStates
-from policyguard.evaluator.marks import CompiledMark
+from policyguard.evaluator.marks.compiled_mark import CompiledMark
+from policyguard.evaluator.marks.mark_states import MarkStates
 from policyguard.evaluator.outcome_classifier import OutcomeClassifier
 from policyguard.evaluator.pins import PinJudge
 from policyguard.evaluator.plan import BoundPlan, ClassCandidates, Plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from policyguard.evaluator.attempt import Attempt, CallResult
 from policyguard.evaluator.budgets.usage import UsageLedger
 from policyguard.evaluator.grants import GrantSet
-from policyguard.evaluator.mark_states import MarkStates
+from policyguard.evaluator.marks.mark_states import MarkStates
 from policyguard.evaluator.session_state import SessionState
 from policyguard.model.event import Granted, Refused, Spent
 

@@ -15,7 +15,7 @@ from policyguard.evaluator.limits.cycle import CycleChecker
 from policyguard.evaluator.limits.recent_results import RecentResults
 from policyguard.evaluator.limits.refusals import RefusalsChecker, RefusalStreak
 from policyguard.evaluator.limits.repeat import RepeatChecker
-from policyguard.evaluator.marks import MarkEvents
+from policyguard.evaluator.marks.compiled_mark import MarkEvents
 from policyguard.evaluator.result_rules import CompiledResultRule
 from policyguard.evaluator.rule import CompiledRule, RuleSet
 from policyguard.model.errors import ExpressionError

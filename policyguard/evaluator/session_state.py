@@ -14,8 +14,8 @@ from policyguard.evaluator.limits.base import LimitChecker
 from policyguard.evaluator.limits.escalation import RefusedAttempts
 from policyguard.evaluator.limits.refusals import RefusalsChecker
 from policyguard.evaluator.limits.state_changes import StateChanges
-from policyguard.evaluator.mark_states import MarkStates
-from policyguard.evaluator.mark_tables import UNNAMED
+from policyguard.evaluator.marks.mark_states import MarkStates
+from policyguard.evaluator.marks.mark_tables import UNNAMED
 from policyguard.evaluator.offered_tools import OfferedTools
 from policyguard.evaluator.plan import BoundPlan, Plan
 from policyguard.evaluator.tolerant_calls import TolerantCalls

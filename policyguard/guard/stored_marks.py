@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from policyguard.evaluator.mark_state import MarkState
-from policyguard.evaluator.mark_tables import MarkUpdate, Place, choose_fallen
-from policyguard.evaluator.marks import ANY_KEY, CompiledMark, MarkEvents
+from policyguard.evaluator.marks.compiled_mark import ANY_KEY, CompiledMark, MarkEvents
+from policyguard.evaluator.marks.mark_state import MarkState
+from policyguard.evaluator.marks.mark_tables import MarkUpdate, Place, choose_fallen
 from policyguard.guard.clock import RESOLUTION, SteadyClock
 from policyguard.guard.host_log import warn
 from policyguard.model.event import MarkChange
@@ -31,7 +31,7 @@ _DROPPED_SHARE = 16
 
 
 class StoredMarks:
-    """See `policyguard.evaluator.mark_tables.MarkTable`. Clearings are versions of the store.
+    """See `policyguard.evaluator.marks.mark_tables.MarkTable`. Clearings are versions of the store.
 
     An update counts here at once, and for others once it is saved: after the step that it belongs
     to, which may be undone with a transaction of its own. At most `max_places` wait for that, and

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from policyguard.engines.operating_system import O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW
-from policyguard.journal.anchor_mac import is_unsigned, sign_anchor
+from policyguard.journal.anchors.mac import is_unsigned, sign_anchor
 from policyguard.journal.chain import Chain, Hasher, decode_time
 from policyguard.journal.errors import JournalError
 from policyguard.journal.findings import VerifyFinding, describe_repair, describe_unsigned

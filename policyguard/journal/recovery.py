@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from policyguard.journal.anchor_mac import find_forgery
+from policyguard.journal.anchors.mac import find_forgery
 from policyguard.journal.chain import (
     HASH_BYTES,
     BrokenChainError,

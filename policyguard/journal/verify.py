@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from policyguard.journal.anchor_comparison import compare_anchors, describe_empty, describe_key
-from policyguard.journal.anchor_mac import find_forgery, is_unsigned
+from policyguard.journal.anchors.comparison import compare_anchors, describe_empty, describe_key
+from policyguard.journal.anchors.mac import find_forgery, is_unsigned
 from policyguard.journal.chain import (
     BrokenChainError,
     ChainPosition,

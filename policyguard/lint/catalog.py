@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from policyguard.compiler.build.selectors import compile_glob
+from policyguard.compiler.build.selectors.selector import compile_glob
 from policyguard.journal.findings import PAGES as JOURNAL_PAGES
 from policyguard.lint.rule import rule_code, rule_page
 from policyguard.lint.rules import RULES

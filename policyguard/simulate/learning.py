@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.expressions import reads_field
-from policyguard.evaluator.mark_tables import UNNAMED
+from policyguard.evaluator.marks.mark_tables import UNNAMED
 from policyguard.guard.learning.learner import session_scope
 from policyguard.guard.replay import ReplayGuard, ReplaySession
 from policyguard.learned.constraint_set import ConstraintSet

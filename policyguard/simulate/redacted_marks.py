@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
-from policyguard.compiler.build.content_selectors import CONTENT_FIELDS
 from policyguard.compiler.build.entry_paths import mark_events
 from policyguard.compiler.build.expressions import Expressions, reads_field
+from policyguard.compiler.build.selectors.content_selectors import CONTENT_FIELDS
 from policyguard.evaluator.plan import Plan
 from policyguard.model.policy import Policy
 

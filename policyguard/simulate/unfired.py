@@ -8,7 +8,7 @@ import msgspec
 
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.entry_paths import list_entry_ids
-from policyguard.compiler.build.selectors import compile_tool_glob
+from policyguard.compiler.build.selectors.selector import compile_tool_glob
 from policyguard.compiler.inputs import PACK_PREFIX
 from policyguard.report.replay.figures import UnfiredEntry
 

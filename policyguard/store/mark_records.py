@@ -11,8 +11,8 @@ import hmac
 
 import msgspec
 
-from policyguard.evaluator.mark_state import MarkState
-from policyguard.evaluator.mark_tables import Place
+from policyguard.evaluator.marks.mark_state import MarkState
+from policyguard.evaluator.marks.mark_tables import Place
 from policyguard.store.constraint_records import ACTIVE, encode_msgpack
 from policyguard.store.errors import DECODE_ERRORS
 from policyguard.store.protocol import RevocableRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policyguard import Guard
-from policyguard.compiler.build.call_readers import command_reader
+from policyguard.compiler.build.selectors.call_readers import command_reader
 
 POLICY = """
 policyguard: 1

@@ -9,8 +9,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from policyguard.compiler.build.path_selector import PathSelector
-from policyguard.compiler.build.selectors import compile_glob, globs_overlap, tool_globs_overlap
+from policyguard.compiler.build.selectors.path_selector import PathSelector
+from policyguard.compiler.build.selectors.selector import (
+    compile_glob,
+    globs_overlap,
+    tool_globs_overlap,
+)
 from policyguard.model.entry import Selector
 
 GLOBS = st.text("ab*?", max_size=4)

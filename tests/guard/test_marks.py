@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from policyguard import Guard, Session
 from policyguard.compiler import check_tree, compile_policy
 from policyguard.engines.yaml_source import parse
-from policyguard.evaluator.mark_tables import LocalMarks
+from policyguard.evaluator.marks.mark_tables import LocalMarks
 from policyguard.guard.replay import ReplayGuard
 from policyguard.model.event import (
     Admitted,

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from policyguard.journal.anchor_export import anchor_lines, read_anchors
-from policyguard.journal.anchor_mac import find_forgery
+from policyguard.journal.anchors.export import anchor_lines, read_anchors
+from policyguard.journal.anchors.mac import find_forgery
 from policyguard.journal.chain import Chain, Hasher
 from policyguard.journal.errors import AlteredError
 from policyguard.journal.format import encode

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from policyguard.journal.anchor_export import anchor_lines, read_anchors
+from policyguard.journal.anchors.export import anchor_lines, read_anchors
 from policyguard.journal.chain import Hasher
 from policyguard.journal.errors import JournalError
 from policyguard.journal.handover import place_of

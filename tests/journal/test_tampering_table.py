@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from policyguard import Guard
-from policyguard.journal.anchor_export import anchor_lines, read_anchors
+from policyguard.journal.anchors.export import anchor_lines, read_anchors
 from policyguard.journal.chain import Chain, Hasher, read_key
 from policyguard.journal.store_state import StoreState
 from policyguard.journal.verify import verify

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from policyguard.journal.anchor_export import anchor_lines, read_anchors
+from policyguard.journal.anchors.export import anchor_lines, read_anchors
 from policyguard.journal.chain import Chain, Hasher, read_key
 from policyguard.journal.errors import AlteredError, JournalError
 from policyguard.journal.findings import CODES

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from policyguard.compiler.build.call_readers import command_reader
+from policyguard.compiler.build.selectors.call_readers import command_reader
 from policyguard.model.event import Admitted
 from policyguard.shell.plain import split_plain
 from policyguard.shell.read_only import is_read_only

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
-from policyguard.compiler.build.content_selectors import ContentSelectors
 from policyguard.compiler.build.entry_paths import Path, case_id
 from policyguard.compiler.build.expressions import Expressions
 from policyguard.compiler.build.messages import build_message
-from policyguard.compiler.build.selectors import (
+from policyguard.compiler.build.selectors.content_selectors import ContentSelectors
+from policyguard.compiler.build.selectors.selector import (
     NameMatcher,
     compile_covering_selectors,
     compile_selector,

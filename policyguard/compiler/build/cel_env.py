@@ -29,7 +29,7 @@ from policyguard.cel.types.types import (
     record,
 )
 from policyguard.compiler.build.named_patterns import NamedPatterns
-from policyguard.compiler.build.selectors import compile_glob
+from policyguard.compiler.build.selectors.selector import compile_glob
 from policyguard.compiler.build.shell_functions import ShellCommands
 from policyguard.compiler.load import language_version
 from policyguard.engines.regex import Regex

@@ -9,9 +9,6 @@ from typing import Any
 
 from policyguard.cel import Duration, Timestamp
 from policyguard.cel.types.key_set import KeySet
-from policyguard.compiler.build import call_readers
-from policyguard.compiler.build.address_readers import AddressReader, PathReader, UrlReader
-from policyguard.compiler.build.content_selectors import selector_reads
 from policyguard.compiler.build.entry_paths import learn_sections
 from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.compiler.build.grant_patterns import GrantPatterns
@@ -26,6 +23,13 @@ from policyguard.compiler.build.outcome_matchers import (
     build_result_fingerprint,
 )
 from policyguard.compiler.build.plans import PlanBuilder
+from policyguard.compiler.build.selectors import call_readers
+from policyguard.compiler.build.selectors.address_readers import (
+    AddressReader,
+    PathReader,
+    UrlReader,
+)
+from policyguard.compiler.build.selectors.content_selectors import selector_reads
 from policyguard.compiler.build.tag_types import build_tag_checker, build_tag_converter
 from policyguard.engines.fingerprint import Fingerprinter
 from policyguard.engines.likeness import CallLikeness, ResultLikeness, mask_call_words

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from policyguard.compiler.build.entry_paths import list_entry_ids
 from policyguard.compiler.build.expressions import Expressions
-from policyguard.compiler.build.selectors import compile_glob
+from policyguard.compiler.build.selectors.selector import compile_glob
 from policyguard.evaluator.exceptions import CompiledException, ExceptionSet
 from policyguard.model.policy import Policy
 

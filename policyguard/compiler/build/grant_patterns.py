@@ -6,8 +6,8 @@ import posixpath
 from functools import cached_property
 from typing import Any
 
-from policyguard.compiler.build.address_readers import PathReader, UrlReader
-from policyguard.compiler.build.call_readers import command_reader, targets_reader
+from policyguard.compiler.build.selectors.address_readers import PathReader, UrlReader
+from policyguard.compiler.build.selectors.call_readers import command_reader, targets_reader
 from policyguard.compiler.build.shell_functions import ShellCommands
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.model.diagnostic import quote_text

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from policyguard.compiler.build.call_readers import TARGETS_HINT
 from policyguard.compiler.build.entry_paths import Path, learn_sections
 from policyguard.compiler.build.expressions import Expressions, reads_field
+from policyguard.compiler.build.selectors.call_readers import TARGETS_HINT
 from policyguard.evaluator.activation import Expression
 from policyguard.learned.learn_settings import Decay, LearnSettings
 from policyguard.model.diagnostic import Diagnostic

@@ -7,15 +7,15 @@ from typing import Literal
 
 import msgspec
 
-from policyguard.compiler.build.content_selectors import ContentSelectors
 from policyguard.compiler.build.entry_paths import Path, mark_events
 from policyguard.compiler.build.expressions import Expressions
-from policyguard.compiler.build.selectors import (
+from policyguard.compiler.build.selectors.content_selectors import ContentSelectors
+from policyguard.compiler.build.selectors.selector import (
     NameMatcher,
     compile_selector,
     compile_selectors,
 )
-from policyguard.evaluator.marks import CompiledMark, CompiledMarkEvent, MarkEvents
+from policyguard.evaluator.marks.compiled_mark import CompiledMark, CompiledMarkEvent, MarkEvents
 from policyguard.model.marks import Mark, MarkEvent
 from policyguard.model.policy import Policy
 

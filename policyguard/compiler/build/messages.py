@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from policyguard.compiler.build.entry_paths import call_entries
-from policyguard.compiler.build.selectors import compile_glob
+from policyguard.compiler.build.selectors.selector import compile_glob
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.engines.regex import Regex
 from policyguard.evaluator.messages import MessageTemplate

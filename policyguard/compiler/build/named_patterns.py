@@ -8,7 +8,7 @@ from functools import lru_cache
 from policyguard.cel.functions.function import Function
 from policyguard.cel.types.types import BOOL, STRING
 from policyguard.compiler.build.pattern_redactor import PatternRedactor
-from policyguard.compiler.build.selectors import compile_glob
+from policyguard.compiler.build.selectors.selector import compile_glob
 from policyguard.engines.regex import Regex
 from policyguard.model.diagnostic import did_you_mean, quote_text
 from policyguard.model.policy import Policy

@@ -8,8 +8,6 @@ from functools import cache, lru_cache
 from msgspec.structs import replace
 
 from policyguard.compiler.build.cases import CaseBuilder
-from policyguard.compiler.build.command_rules import CommandRules
-from policyguard.compiler.build.content_selectors import ContentSelectors, selects_contents
 from policyguard.compiler.build.entry_paths import Path
 from policyguard.compiler.build.exceptions import build_exceptions
 from policyguard.compiler.build.expressions import Expressions, reads_field, rule_reads
@@ -23,7 +21,12 @@ from policyguard.compiler.build.limits import (
 from policyguard.compiler.build.marks import MarkBuilder
 from policyguard.compiler.build.messages import build_message, build_redactor
 from policyguard.compiler.build.read_classes import find_read_classes
-from policyguard.compiler.build.selectors import (
+from policyguard.compiler.build.selectors.command_rules import CommandRules
+from policyguard.compiler.build.selectors.content_selectors import (
+    ContentSelectors,
+    selects_contents,
+)
+from policyguard.compiler.build.selectors.selector import (
     compile_class_matcher,
     compile_selector,
     compile_selectors,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from policyguard.compiler.build.call_readers import TARGETS_HINT
 from policyguard.compiler.build.entry_paths import radius_id
 from policyguard.compiler.build.expressions import Expressions
+from policyguard.compiler.build.selectors.call_readers import TARGETS_HINT
 from policyguard.evaluator.activation import Expression
 from policyguard.learned.radius_schedule import RadiusSchedule
 from policyguard.model.diagnostic import Diagnostic

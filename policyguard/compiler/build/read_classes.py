@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from policyguard.compiler.build.entry_paths import selective_entries
 from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.compiler.build.messages import collect_message_fields
-from policyguard.compiler.build.selectors import compile_selector, complement
+from policyguard.compiler.build.selectors.selector import compile_selector, complement
 from policyguard.model.policy import Case, Policy
 
 if TYPE_CHECKING:

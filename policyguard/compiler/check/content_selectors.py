@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 from policyguard.cel.functions.hosts import normalize_host_pattern
 from policyguard.compiler.build.entry_paths import selective_entries
-from policyguard.compiler.build.path_selector import check_path_glob
-from policyguard.compiler.build.selectors import compile_glob
+from policyguard.compiler.build.selectors.path_selector import check_path_glob
+from policyguard.compiler.build.selectors.selector import compile_glob
 from policyguard.compiler.build.shell_functions import check_pattern
 from policyguard.compiler.merge.layers import MergedPolicy
 from policyguard.engines.yaml_tree import Path

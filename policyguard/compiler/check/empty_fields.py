@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.compiler.build.call_readers import TARGETS_HINT
 from policyguard.compiler.build.entry_paths import call_entries, level_path, selective_entries
 from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.compiler.build.messages import parse_message
+from policyguard.compiler.build.selectors.call_readers import TARGETS_HINT
 from policyguard.compiler.merge.layers import MergedPolicy
 from policyguard.engines.yaml_tree import Path
 from policyguard.model.diagnostic import Diagnostic

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from policyguard.compiler.build.content_selectors import CONTENT_FIELDS
 from policyguard.compiler.build.entry_paths import case_id, rule_examples
-from policyguard.compiler.build.selectors import compile_selector, compile_tool_selector
+from policyguard.compiler.build.selectors.content_selectors import CONTENT_FIELDS
+from policyguard.compiler.build.selectors.selector import compile_selector, compile_tool_selector
 from policyguard.compiler.merge.layers import MergedPolicy
 from policyguard.evaluator.activation import Expression
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.evaluator import Evaluator
-from policyguard.evaluator.marks import given_changes
+from policyguard.evaluator.marks.compiled_mark import given_changes
 from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.session_state import SessionState
 from policyguard.model.diagnostic import Diagnostic, quote_text

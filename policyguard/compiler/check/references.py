@@ -9,7 +9,7 @@ from policyguard.compiler.build.entry_paths import learn_sections, level_path, s
 from policyguard.compiler.build.learning import check_learning
 from policyguard.compiler.build.limits import LIMIT_KINDS
 from policyguard.compiler.build.radius import check_radius
-from policyguard.compiler.build.selectors import (
+from policyguard.compiler.build.selectors.selector import (
     compile_glob,
     tool_glob_specificity,
     tool_globs_overlap,

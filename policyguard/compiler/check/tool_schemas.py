@@ -20,7 +20,7 @@ import msgspec
 
 from policyguard.cel import Declarations
 from policyguard.cel.types.types import EnumType, RecordType, Type, enum_of, record
-from policyguard.compiler.build.selectors import compile_glob
+from policyguard.compiler.build.selectors.selector import compile_glob
 from policyguard.compiler.check.pinned_tools import PinnedTools
 from policyguard.compiler.check.tool_types import ANY_ARGUMENTS, argument_type, union_arguments
 from policyguard.compiler.inputs import InputFile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.compiler.build.selectors import (
+from policyguard.compiler.build.selectors.selector import (
     compile_glob,
     tool_glob_specificity,
     tool_globs_overlap,

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from policyguard.evaluator.attempt import Attempt, CallResult
-from policyguard.evaluator.marks import RUN_SCOPES
+from policyguard.evaluator.marks.compiled_mark import RUN_SCOPES
 from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard.calls import decisions

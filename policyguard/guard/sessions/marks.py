@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from policyguard.evaluator.marks import CompiledMark
+from policyguard.evaluator.marks.compiled_mark import CompiledMark
 from policyguard.guard import validate
 from policyguard.guard.sessions.lifetime import SessionLifetime
 from policyguard.model.diagnostic import did_you_mean

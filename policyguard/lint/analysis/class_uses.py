@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from policyguard.cel.syntax.ast import Call, Expr, Identifier, Select, iter_tree
 from policyguard.compiler.build.entry_paths import learn_sections, level_path
 from policyguard.compiler.build.expressions import reads_field
-from policyguard.compiler.build.selectors import split_words, tool_globs_overlap
+from policyguard.compiler.build.selectors.selector import split_words, tool_globs_overlap
 from policyguard.compiler.inputs import PACK_PREFIX
 from policyguard.engines.regex import Regex, RegexError
 from policyguard.engines.yaml_tree import Path

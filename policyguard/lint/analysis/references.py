@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from policyguard.cel.syntax.ast import Constant, Expr, iter_children
 from policyguard.compiler.build.entry_paths import learn_sections, selective_entries
 from policyguard.compiler.build.expressions import reads_field
-from policyguard.compiler.build.selectors import compile_glob
+from policyguard.compiler.build.selectors.selector import compile_glob
 from policyguard.engines.yaml_tree import MappingNode, ScalarNode
 from policyguard.engines.yaml_tree import Node as YamlNode
 from policyguard.lint.rule import LintContext

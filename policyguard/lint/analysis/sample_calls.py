@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from policyguard.compiler.build.selectors import compile_class_selector
+from policyguard.compiler.build.selectors.selector import compile_class_selector
 from policyguard.compiler.check.examples import prepare_example
 from policyguard.evaluator.activation import Activation
 from policyguard.lint.rule import LintContext

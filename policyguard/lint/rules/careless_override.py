@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.compiler.build.selectors import globs_overlap, tool_globs_overlap
+from policyguard.compiler.build.selectors.selector import globs_overlap, tool_globs_overlap
 from policyguard.compiler.load.layer_validation import find_span
 from policyguard.engines.yaml_tree import (
     MappingNode,

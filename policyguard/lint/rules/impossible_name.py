@@ -38,7 +38,7 @@ import re
 from collections.abc import Iterator
 
 from policyguard.compiler.build.entry_paths import selective_entries
-from policyguard.compiler.build.selectors import split_words
+from policyguard.compiler.build.selectors.selector import split_words
 from policyguard.engines.yaml_tree import Path
 from policyguard.lint.analysis.compared_names import (
     NAME_FIELDS,

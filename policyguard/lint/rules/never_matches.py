@@ -20,7 +20,10 @@ from itertools import chain
 
 from policyguard.compiler.build import tag_types
 from policyguard.compiler.build.entry_paths import selective_entries
-from policyguard.compiler.build.selectors import compile_own_name_selector, compile_selector
+from policyguard.compiler.build.selectors.selector import (
+    compile_own_name_selector,
+    compile_selector,
+)
 from policyguard.engines.yaml_tree import Path
 from policyguard.lint.analysis.references import is_glob
 from policyguard.lint.analysis.satisfiability import Conjunction, Predicate, is_unsatisfiable

@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from policyguard.compiler.build.entry_paths import level_path
-from policyguard.compiler.build.selectors import (
+from policyguard.compiler.build.selectors.selector import (
     globs_overlap,
     tool_glob_specificity,
 )

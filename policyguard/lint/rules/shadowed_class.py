@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from policyguard.compiler.build.selectors import compile_glob, list_words
+from policyguard.compiler.build.selectors.selector import compile_glob, list_words
 from policyguard.compiler.inputs import PACK_PREFIX
 from policyguard.engines.yaml_tree import Path
 from policyguard.lint.analysis.class_uses import (

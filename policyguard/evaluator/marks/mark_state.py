@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from policyguard.evaluator.marks import ANY_KEY, CompiledMark
+from policyguard.evaluator.marks.compiled_mark import ANY_KEY, CompiledMark
 
 
 class MarkState(msgspec.Struct, eq=False):

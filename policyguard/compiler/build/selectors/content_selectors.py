@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 
-from policyguard.compiler.build.address_readers import PathReader
 from policyguard.compiler.build.entry_paths import selective_entries
 from policyguard.compiler.build.expressions import Expressions
-from policyguard.compiler.build.selectors import complement
+from policyguard.compiler.build.selectors.address_readers import PathReader
+from policyguard.compiler.build.selectors.selector import complement
 from policyguard.evaluator.activation import Activation, Doubt, Expression, Selects
 from policyguard.model.entry import SelectiveEntry, Selector
 from policyguard.model.policy import ClassEntry, Policy
@@ -125,7 +125,7 @@ class ContentSelectors:
         return describe
 
     def _build_path_doubt(self, selector: Selector, find_paths: PathFinder) -> Doubt:
-        from policyguard.compiler.build.path_selector import PathSelector, is_written_out
+        from policyguard.compiler.build.selectors.path_selector import PathSelector, is_written_out
 
         may_be_other = PathSelector(complement(selector)).matches
 
@@ -139,7 +139,7 @@ class ContentSelectors:
         return describe
 
     def _build_host_doubt(self, selector: Selector) -> Doubt:
-        from policyguard.compiler.build.host_selector import HostSelector
+        from policyguard.compiler.build.selectors.host_selector import HostSelector
 
         may_be_other = HostSelector(complement(selector)).matches
 
@@ -190,7 +190,9 @@ class ContentSelectors:
         )
 
     def _build_paths(self, selector: Selector, certain: bool) -> Selects:
-        from policyguard.compiler.build.path_selector import PathSelector  # imports the shell
+        from policyguard.compiler.build.selectors.path_selector import (
+            PathSelector,  # imports the shell
+        )
 
         if certain:
             differs = PathSelector(complement(selector)).matches
@@ -204,7 +206,7 @@ class ContentSelectors:
         )
 
     def _build_paths_of_commands(self, commands: Selector, paths: Selector) -> Selects:
-        from policyguard.compiler.build.path_selector import PathSelector
+        from policyguard.compiler.build.selectors.path_selector import PathSelector
 
         matches, find_paths = PathSelector(paths).matches, self._path_finder(commands)
         return lambda activation: matches(
@@ -226,7 +228,7 @@ class ContentSelectors:
         return PathReader(self._classify, self._shell)
 
     def _build_hosts(self, selector: Selector, certain: bool) -> Selects:
-        from policyguard.compiler.build.host_selector import HostSelector
+        from policyguard.compiler.build.selectors.host_selector import HostSelector
 
         if certain:
             differs = HostSelector(complement(selector)).matches

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from policyguard.compiler.build.call_readers import read_strings, targets_reader
 from policyguard.compiler.build.patches import BEGIN_PATCH, find_patched_files
+from policyguard.compiler.build.selectors.call_readers import read_strings, targets_reader
 from policyguard.compiler.build.shell_functions import ShellCommands
 from policyguard.engines.lazy_pattern import lazy_pattern
 

@@ -7,8 +7,8 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from policyguard.evaluator.mark_state import MarkState
-from policyguard.evaluator.marks import CompiledMark
+from policyguard.evaluator.marks.compiled_mark import CompiledMark
+from policyguard.evaluator.marks.mark_state import MarkState
 
 Place = tuple[str, str]
 """A scope, and its owner: the session, agent or project."""

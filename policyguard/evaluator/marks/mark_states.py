@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from policyguard.evaluator.mark_state import MarkKeys, MarkState
-from policyguard.evaluator.mark_tables import UNNAMED, LocalMarks, MarkTable, MarkUpdate, Place
-from policyguard.evaluator.marks import ANY_KEY, RUN_SCOPES, SHARED_SCOPES, CompiledMark
+from policyguard.evaluator.marks.compiled_mark import (
+    ANY_KEY,
+    RUN_SCOPES,
+    SHARED_SCOPES,
+    CompiledMark,
+)
+from policyguard.evaluator.marks.mark_state import MarkKeys, MarkState
+from policyguard.evaluator.marks.mark_tables import (
+    UNNAMED,
+    LocalMarks,
+    MarkTable,
+    MarkUpdate,
+    Place,
+)
 from policyguard.model.event import MarkChange
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Selectors of calls, compiled: by tool, class and condition, and by what a call says."""

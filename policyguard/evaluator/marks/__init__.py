@@ -1,0 +1,1 @@
+"""Marks: what calls have set, by scope and owner."""

@@ -1,0 +1,1 @@
+"""Anchors: what the end of each journal was, kept where the journal's writer may not write."""

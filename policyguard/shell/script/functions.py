@@ -53,6 +53,8 @@ class Functions:
         self._finished: set[str] = set()
         self._later = set[str]()
         """Names that may be called at any time."""
+        self._returns: list[list[Kept]] = []
+        """For each function that runs, the values of variables where it may end early."""
         self._sources: dict[str, tuple[int, ...]] = {}
         """What functions read where they call themselves."""
 
@@ -106,7 +108,9 @@ class Functions:
         return name in self._running and not RESERVED.issuperset(around)
 
     def expect(self, words: list[str]) -> None:
-        """Note the functions among the arguments of a program, which may call them."""
+        """Note the functions among the arguments of a program, which may call them, or its end."""
+        if words[0] == "return" and self._returns:
+            self._returns[-1].append(self._reading.variables.keep())
         named = {word for word in words[1:] if word in self._bodies}
         if named and self._reading.reader.wrappers.find(words[0]) is not None:
             named -= self._running  # what a wrapper runs is a command of its own
@@ -167,9 +171,11 @@ class Functions:
             for body in bodies:
                 variables.restore(kept)  # if there are several, either may be meant
                 variables.enter_function()
+                self._returns.append([])
                 reading.source, reading.documents = body.source, body.documents
                 own = body.given or given
                 indices += reading.run_redirected(body.definition, own, body.tail)
+                variables.join(*self._returns.pop())
                 variables.leave_function()
                 ends.append(variables.keep())
             variables.join(*ends[:-1], *([] if bodies[0].is_certain else [kept]))

@@ -276,7 +276,7 @@ class Statements:
         indices: list[int] = []
         for node in nodes:
             kept, outer = None, (self.is_certain, self.is_straight)
-            if node.type == "list" or _IN_BACKGROUND.match(self.source, node.end_byte):
+            if node.type == "list" or self.is_in_background(node):
                 kept = self.variables.keep()
                 self.is_certain = self.is_straight = False
             indices += self.run(node, given, tail)
@@ -284,6 +284,10 @@ class Statements:
                 self.variables.join(kept)
             self.is_certain, self.is_straight = outer
         return indices
+
+    def is_in_background(self, node: Node) -> bool:
+        """Whether a statement runs while those behind it do."""
+        return _IN_BACKGROUND.match(self.source, node.end_byte) is not None
 
     def run_apart(self, nodes: Sequence[Node], given: Input, tail: Tail = NO_TAIL) -> list[int]:
         """Run statements in a process of their own, whose variables nothing else sees."""

@@ -9,6 +9,8 @@ Value = str | tuple[str, ...]
 Values = tuple[Value, ...]
 """What a variable may stand for: one of these, or anything if they are `UNKNOWN`."""
 UNKNOWN: Values = (MANY,)
+Declared = dict[str, tuple[Values | None, bool]]
+"""What variables were before a function declared them, and whether it did for certain."""
 _MAX_CHARS = 4096
 
 

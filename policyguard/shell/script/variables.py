@@ -20,6 +20,7 @@ from policyguard.shell.script.assigned_names import (
 from policyguard.shell.script.positional import Positional, choose, move
 from policyguard.shell.script.values import (
     UNKNOWN,
+    Declared,
     Value,
     Values,
     append,
@@ -56,7 +57,7 @@ class Variables:
         self.have_choices = False
         """Whether some variable has had several values."""
         self._constants: set[str] = set()
-        self._locals: list[dict[str, tuple[Values | None, bool]]] = []
+        self._locals: list[Declared] = []
         """For each function that runs, what its own variables were before, and if that is sure."""
         self._expected: set[str] = set()
         self._unstable: set[str] = set()
@@ -230,13 +231,12 @@ class Variables:
 
     def end_command(self, names: Iterable[str], kept: Kept) -> None:
         """Remove what only a command had: `x=y program`. What had a value before is joined."""
-        for name in names:
-            if name not in kept.values:
-                self._values.pop(name, None)
+        for name in {*names} - kept.values.keys():
+            self._values.pop(name, None)
 
-    def enter_function(self) -> None:
+    def enter_function(self, declared: Declared) -> None:
         """Let what is declared from here on be variables of a function's own."""
-        self._locals.append({})
+        self._locals.append(declared)
 
     def declare(self, names: Iterable[str], *, is_certain: bool) -> None:
         """Make these variables of the function that runs, without a value if that is certain."""
@@ -253,15 +253,17 @@ class Variables:
                 if name in declared:
                     declared[name] = declared[name][0], False
 
-    def leave_function(self) -> None:
+    def leave_function(self) -> Declared:
         """Give the variables that a function has declared the values of its caller."""
-        for name, (values, is_certain) in self._locals.pop().items():
+        declared = self._locals.pop()
+        for name, (values, is_certain) in declared.items():
             if not is_certain:
                 self._set(name, (*(values or UNKNOWN), *self._values.get(name, UNKNOWN)))
             elif values is not None:
                 self._values[name] = values
             else:
                 self._values.pop(name, None)
+        return declared
 
     def forget(self, names: Iterable[str]) -> None:
         """Make the values of these variables unknown."""

@@ -5,8 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from policyguard.engines.lazy_pattern import lazy_pattern
+from policyguard.shell.command_line import MARKS
+from policyguard.shell.script.positional import MOVERS
 
+READERS = frozenset(("read", "mapfile", "readarray", "getopts"))
+"""Programs that assign to the variables that they name."""
+READ_INTO = ("REPLY", "MAPFILE", "OPTARG")
+"""Variables to which they assign if they name none."""
+DECLARERS = frozenset(("declare", "export", "local", "readonly", "typeset", "unset"))
+"""Programs that declare variables, where the grammar sees no declaration (`\\export x=y`)."""
+ASSIGNING = MOVERS | READERS | DECLARERS | {"printf", "let"}
+"""Programs after which variables may have other values (`printf -v`)."""
 VARIABLE_NAME = lazy_pattern(r"[A-Za-z_]\w*")
+UNKNOWN_NAME = lazy_pattern(rf"\w*[{MARKS}]")
+"""The beginning of a word that may name any variable."""
 _ASSIGNED = lazy_pattern(
     r"(?:(?<!\w)|(?<=\$\d))([A-Za-z_]\w*)(?:\[[^\]\n]*\])?\+?=|\b(?:for|select|read)\s+([A-Za-z_]\w*)"
 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from policyguard.shell.command_line import MANY, SimpleCommand
 from policyguard.shell.script.assigned_names import VARIABLE_NAME
 from policyguard.shell.script.evaluated import find_evaluated, run_evaluated
 from policyguard.shell.script.inputs import Tail
-from policyguard.shell.script.variables import Value
+from policyguard.shell.script.values import Value
 from policyguard.shell.script.word_reader import read_raw, read_uncut
 from policyguard.shell.words import join
 
@@ -25,8 +25,20 @@ _WITHOUT_VALUE = frozenset(("unset", "unsetenv", "local", "declare", "typeset"))
 """Declarations behind which a name without a value has none, or that of a caller."""
 
 
+class _Assignment(NamedTuple):
+    name: str
+    value: Value
+    is_appended: bool = False
+
+
 def assign(reading: Statements, node: Node) -> tuple[str, ...]:
     """Read `name=value`; return the name."""
+    assignment = _read_assignment(reading, node)
+    _assign(reading, assignment)
+    return (assignment.name,)
+
+
+def _read_assignment(reading: Statements, node: Node) -> _Assignment:
     children = node.children
     name = reading.text(children[0]).partition("[")[0]
     for child in children[0].named_children:  # `name[$(…)]=value`
@@ -37,13 +49,17 @@ def assign(reading: Statements, node: Node) -> tuple[str, ...]:
         value = _read_array(reading, children[2]) if is_array else _read_value(reading, children[2])
         if children[0].type == "subscript":
             value = MANY
-    if children[1].type == "+=":
+    return _Assignment(name, value, children[1].type == "+=")
+
+
+def _assign(reading: Statements, assignment: _Assignment) -> None:
+    name, value, is_appended = assignment
+    if is_appended:
         reading.variables.append(name, value, is_certain=reading.is_sure)
     else:
         reading.variables.assign(name, value)
     if isinstance(value, str):
         reading.wrapped.assign(name, value)
-    return (name,)
 
 
 def _read_value(reading: Statements, node: Node) -> str:
@@ -64,7 +80,7 @@ def _read_array(reading: Statements, node: Node) -> Value:
 def run_declaration(reading: Statements, node: Node, tail: Tail) -> list[int]:
     """Run `export x=…`, `local`, `unset` and the like; return the index of the command."""
     reading.check_gaps(node)
-    names: tuple[str, ...] = ()
+    assignments: list[_Assignment] = []
     name = reading.text(node.children[0])
     words = [name]
     end = 0
@@ -73,37 +89,34 @@ def run_declaration(reading: Statements, node: Node, tail: Tail) -> list[int]:
             reading.add_unknown("syntax error")  # the grammar took one word for two
         end = child.end_byte
         if child.type == "variable_assignment":
-            _declare(reading, words, reading.text(child))
-            names += assign(reading, child)
+            assignments.append(_read_assignment(reading, child))
         else:
             for word in reading.read_words(child):
                 words.append(word)
-                _declare(reading, words, word)
                 left, equals, value = word.partition("=")  # `export "name=value"`
                 if equals and left.isidentifier():
-                    reading.variables.assign(left, value)
-                    reading.wrapped.assign(left, value)
-                    names += (left,)
+                    assignments.append(_Assignment(left, value))
     for word in find_evaluated(name, words[1:]):
         run_evaluated(reading.wrapped, word)
+    variables = reading.variables
+    names = tuple(assignment.name for assignment in assignments)
     named = [match[0] for word in words[1:] if (match := VARIABLE_NAME.match(word))]
     bare = [name for name in named if name not in names]
     options = "".join(word[1:] for word in words if word[:1] == "-")
+    if name == "unset" or "g" in options:
+        variables.expose([*names, *bare])
+    elif name in _LOCAL:
+        is_certain = reading.is_straight and reading.wrapped.is_builtin(name)
+        variables.declare([*names, *bare], is_certain=is_certain)
+    for assignment in assignments:  # `local x=a y=$x` has read the `$x` from before
+        _assign(reading, assignment)
+    variables.forget_unnamed(words)
     if "n" in options and name not in ("export", "unset"):
-        reading.variables.add_references()
+        variables.add_references()
     elif not _CHANGING.isdisjoint(options):
-        reading.variables.destabilize([*names, *bare])
+        variables.destabilize([*names, *bare])
     elif name in _WITHOUT_VALUE:
-        reading.variables.remove(bare)
+        variables.remove(bare)
     if "r" in options or name == "readonly":
-        reading.variables.fix([*names, *bare])
+        variables.fix([*names, *bare])
     return [reading.add(SimpleCommand(name, name, tuple(words[1:]), tail.redirects, names))]
-
-
-def _declare(reading: Statements, words: list[str], word: str) -> None:
-    """Make the variable that a word names one of the function that runs; `words` stand before."""
-    if words[0] in _LOCAL:
-        match = VARIABLE_NAME.match(word)
-        if match and not any(one[:1] == "-" and "g" in one for one in words):
-            is_certain = reading.is_straight and reading.wrapped.is_builtin(words[0])
-            reading.variables.declare(match[0], is_certain=is_certain)

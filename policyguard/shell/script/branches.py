@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from policyguard.shell.script.inputs import Input, Tail
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 _CLAUSES = frozenset(("elif_clause", "else_clause"))
 _FALLING = frozenset((";&", ";;&"))
 """Ends of a part of `case` behind which another part may run."""
+_LEAVING = re.compile(r"(exit|return)(?:[ \t]+(?:\d+|\$\?))?")
 
 
 def run_if(reading: Statements, node: Node, given: Input, tail: Tail) -> list[int]:
@@ -26,11 +29,36 @@ def run_if(reading: Statements, node: Node, given: Input, tail: Tail) -> list[in
         indices += reading.run_all(condition, given, tail)
         before = variables.keep()
         indices += reading.run_all(body, given, tail)
-        ends.append(variables.keep())
-        if clause.type != "else_clause":
-            variables.restore(before)
-    variables.join(*ends)
+        if not leaves(reading, body):
+            ends.append(variables.keep())
+        variables.restore(before)
+    if clauses[-1].type != "else_clause":
+        ends.append(before)
+    _join(reading, ends)
     return indices
+
+
+def _join(reading: Statements, ends: list[Kept]) -> None:
+    """Give each variable the values that it has at any of these ends."""
+    if ends:
+        reading.variables.restore(ends[-1])
+        reading.variables.join(*ends[:-1])
+
+
+def leaves(reading: Statements, nodes: Sequence[Node]) -> bool:
+    """Whether nothing runs behind these statements: the last is `exit`, or ends a function."""
+    last = next((node for node in reversed(nodes) if node.type != "comment"), None)
+    if last is None or reading.is_in_background(last):
+        return False
+    if last.type == "compound_statement":
+        return leaves(reading, last.named_children)
+    match = _LEAVING.fullmatch(reading.text(last))
+    return (
+        match is not None
+        and last.type == "command"
+        and reading.wrapped.is_builtin(match[1])
+        and (match[1] == "exit" or reading.functions.is_own_text)
+    )
 
 
 def _split_clause(clause: Node) -> tuple[list[Node], list[Node]]:
@@ -54,12 +82,15 @@ def run_case(reading: Statements, node: Node, given: Input, tail: Tail) -> list[
     before, ends, takes_all = variables.keep(), list[Kept](), False
     for item in items:
         indices += reading.run_all([item], given, tail)
-        ends.append(variables.keep())
+        end = variables.keep()
         takes_all = takes_all or reading.text(item.named_children[0]) == "*"
         variables.restore(before)
+        if leaves(reading, item.named_children):
+            continue
+        ends.append(end)
         if item.children[-1].type in _FALLING:
-            variables.join(ends[-1])
-    if takes_all:
-        variables.restore(ends[0])
-    variables.join(*ends)
+            variables.join(end)
+    if not takes_all:
+        ends.append(before)
+    _join(reading, ends)
     return indices

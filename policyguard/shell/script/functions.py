@@ -53,6 +53,8 @@ class Functions:
         self._finished: set[str] = set()
         self._later = set[str]()
         """Names that may be called at any time."""
+        self._calls: list[tuple[bytes, list[Kept]]] = []
+        """For each function that runs, its text, and what a caller sees where it may end early."""
         self._sources: dict[str, tuple[int, ...]] = {}
         """What functions read where they call themselves."""
 
@@ -101,12 +103,23 @@ class Functions:
         """Whether a function is read."""
         return bool(self._running)
 
+    @property
+    def is_own_text(self) -> bool:
+        """Whether what is read stands in the function that runs, so that `return` ends that."""
+        return bool(self._calls) and self._reading.source is self._calls[-1][0]
+
     def is_own_program(self, name: str, around: tuple[str, ...]) -> bool:
         """Whether a function means the program of its name: `git() { command git "$@"; }`."""
         return name in self._running and not RESERVED.issuperset(around)
 
     def expect(self, words: list[str]) -> None:
-        """Note the functions among the arguments of a program, which may call them."""
+        """Note the functions among the arguments of a program, which may call them, or its end."""
+        if words[0] == "return" and self._calls:
+            variables = self._reading.variables
+            kept, declared = variables.keep(), variables.leave_function()
+            self._calls[-1][1].append(variables.keep())
+            variables.enter_function(declared)
+            variables.restore(kept)
         named = {word for word in words[1:] if word in self._bodies}
         if named and self._reading.reader.wrappers.find(words[0]) is not None:
             named -= self._running  # what a wrapper runs is a command of its own
@@ -166,11 +179,13 @@ class Functions:
         try:
             for body in bodies:
                 variables.restore(kept)  # if there are several, either may be meant
-                variables.enter_function()
+                variables.enter_function({})
+                self._calls.append((body.source, []))
                 reading.source, reading.documents = body.source, body.documents
                 own = body.given or given
                 indices += reading.run_redirected(body.definition, own, body.tail)
                 variables.leave_function()
+                variables.join(*self._calls.pop()[1])
                 ends.append(variables.keep())
             variables.join(*ends[:-1], *([] if bodies[0].is_certain else [kept]))
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from policyguard.shell.script.branches import leaves
 from policyguard.shell.script.inputs import NO_TAIL, Input, Tail
 from policyguard.shell.script.syntax_tree import Node
 
@@ -23,7 +24,11 @@ def run_list(reading: Statements, node: Node, given: Input, tail: Tail) -> list[
         indices += reading.run(child, given, NO_TAIL)
         if kept is not None:
             reading.variables.join(kept)  # in `a && b || c`, b may not have run
-    return indices + reading.run(last, given, tail)
+    before = reading.variables.keep()
+    indices += reading.run(last, given, tail)
+    if leaves(reading, [last]):
+        reading.variables.restore(before)
+    return indices
 
 
 def _operator(node: Node) -> str:

@@ -275,13 +275,19 @@ class Statements:
         """Run statements one after the other."""
         indices: list[int] = []
         for node in nodes:
-            kept = None
-            if node.type == "list" or _IN_BACKGROUND.match(self.source, node.end_byte):
+            kept, outer = None, (self.is_certain, self.is_straight)
+            if node.type == "list" or self.is_in_background(node):
                 kept = self.variables.keep()
+                self.is_certain = self.is_straight = False
             indices += self.run(node, given, tail)
             if kept is not None:
                 self.variables.join(kept)
+            self.is_certain, self.is_straight = outer
         return indices
+
+    def is_in_background(self, node: Node) -> bool:
+        """Whether a statement runs while those behind it do."""
+        return _IN_BACKGROUND.match(self.source, node.end_byte) is not None
 
     def run_apart(self, nodes: Sequence[Node], given: Input, tail: Tail = NO_TAIL) -> list[int]:
         """Run statements in a process of their own, whose variables nothing else sees."""
@@ -332,6 +338,8 @@ class Statements:
         length = 0
         first = len(self.commands)
         sources = given.sources
+        has_own = node.named_children[0].type == "variable_assignment"
+        kept = self.variables.keep() if has_own else None
         self.check_gaps(node)
         for child in node.named_children:
             kind = child.type
@@ -358,6 +366,8 @@ class Statements:
         given = Input(sources, given.text, made)
         indices = self.wrapped.add(words, given, tail.redirects, names, ())
         self._feed(outputs, indices)
+        if kept is not None:
+            self.variables.end_command(names, kept)
         return indices
 
     def _feed(self, outputs: Sequence[Node], indices: list[int]) -> None:

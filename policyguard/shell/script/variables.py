@@ -10,24 +10,27 @@ import msgspec
 
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS
-from policyguard.shell.script.assigned_names import VARIABLE_NAME, find_assigned, find_counted
-from policyguard.shell.script.positional import MOVERS, Positional, choose, move
+from policyguard.shell.script.assigned_names import (
+    READ_INTO,
+    READERS,
+    UNKNOWN_NAME,
+    VARIABLE_NAME,
+    find_assigned,
+    find_counted,
+)
+from policyguard.shell.script.positional import Positional, choose, move
+from policyguard.shell.script.values import (
+    UNKNOWN,
+    Declared,
+    Value,
+    Values,
+    append,
+    is_long,
+    without_patterns,
+)
 from policyguard.shell.words import BREAK, EMPTY, is_static, protect
 
 _NUMBERS = frozenset("?#$!-0") | {"RANDOM", "LINENO", "SECONDS", "UID", "EUID", "PPID", "BASHPID"}
-READERS = frozenset(("read", "mapfile", "readarray", "getopts"))
-"""Programs that assign to the variables that they name."""
-_READ_INTO = ("REPLY", "MAPFILE", "OPTARG")
-"""Variables to which they assign if they name none."""
-DECLARERS = frozenset(("declare", "export", "local", "readonly", "typeset", "unset"))
-"""Programs that declare variables, where the grammar sees no declaration (`\\export x=y`)."""
-ASSIGNING = MOVERS | READERS | DECLARERS | {"printf", "let"}
-"""Programs after which variables may have other values (`printf -v`)."""
-Value = str | tuple[str, ...]
-"""A text, or the words of an array."""
-Values = tuple[Value, ...]
-"""What a variable may stand for: one of these, or anything if they are `UNKNOWN`."""
-UNKNOWN: Values = (MANY,)
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False):
@@ -39,7 +42,6 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
     """How often variables were lost for good until then."""
 
 
-_MAX_CHARS = 4096
 _WHITE = lazy_pattern(r"[ \t\n]+")
 _USED = lazy_pattern(r"\$\{?([A-Za-z_]\w*)")
 
@@ -56,7 +58,7 @@ class Variables:
         self.have_choices = False
         """Whether some variable has had several values."""
         self._constants: set[str] = set()
-        self._locals: list[dict[str, tuple[Values | None, bool]]] = []
+        self._locals: list[Declared] = []
         """For each function that runs, what its own variables were before, and if that is sure."""
         self._expected: set[str] = set()
         self._unstable: set[str] = set()
@@ -80,18 +82,18 @@ class Variables:
 
     def assign(self, name: str, value: Value) -> None:
         """Give `name` a value, beside those that it has: nothing says for certain that it ran."""
-        self._set(name, (*self._values.get(name, ()), _without_patterns(value)))
+        self._set(name, (*self._values.get(name, ()), without_patterns(value)))
 
     def append(self, name: str, value: Value, *, is_certain: bool) -> None:
         """Append to what `name` stands for; if that is certain, it is not what it was."""
         known = self._values.get(name, UNKNOWN)
-        longer = [_append(one, _without_patterns(value)) for one in known]
+        longer = [append(one, without_patterns(value)) for one in known]
         kept = () if is_certain and name not in self._constants else known
         self._set(name, (*kept, *longer))
 
     def _set(self, name: str, values: Iterable[Value]) -> None:
         several = tuple(dict.fromkeys(values))
-        if MANY in several or len(several) > self._max_values or any(map(_is_long, several)):
+        if MANY in several or len(several) > self._max_values or any(map(is_long, several)):
             several = UNKNOWN
         self._values[name] = several
         self.have_choices = self.have_choices or len(several) > 1
@@ -196,11 +198,12 @@ class Variables:
         """Make unknown what a program of `READERS` assigns, or `printf -v`, or a declaration."""
         if program == "printf" and not any(word[:2] == "-v" for word in words):
             return
+        self.forget_unnamed(words[:2] if program == "printf" else words)
         for word in words:
             # `read -rax` and `printf -vx` have the name in the same word.
             self.forget_named((word, word[2:], word[3:], word[4:]) if word[:1] == "-" else (word,))
         if program in READERS:
-            self.forget(_READ_INTO)
+            self.forget(READ_INTO)
             if any(word[:2] == "-C" for word in words):  # a command, for each line that is read
                 self.positional, self._moves_anytime = None, True
 
@@ -226,26 +229,41 @@ class Variables:
             if name in self._values:
                 self.forget([name])
 
-    def enter_function(self) -> None:
+    def end_command(self, names: Iterable[str], kept: Kept) -> None:
+        """Remove what only a command had: `x=y program`. What had a value before is joined."""
+        for name in {*names} - kept.values.keys():
+            self._values.pop(name, None)
+
+    def enter_function(self, declared: Declared) -> None:
         """Let what is declared from here on be variables of a function's own."""
-        self._locals.append({})
+        self._locals.append(declared)
 
-    def declare(self, name: str, *, is_certain: bool) -> None:
-        """Make a variable one of the function that runs, without a value if that is certain."""
-        if self._locals and name not in self._locals[-1]:
-            self._locals[-1][name] = self._values.get(name), is_certain
-            if is_certain:
-                self._values.pop(name, None)
+    def declare(self, names: Iterable[str], *, is_certain: bool) -> None:
+        """Make these variables of the function that runs, without a value if that is certain."""
+        for name in names:
+            if self._locals and name not in self._locals[-1]:
+                self._locals[-1][name] = self._values.get(name), is_certain
+                if is_certain:
+                    self._values.pop(name, None)
 
-    def leave_function(self) -> None:
+    def expose(self, names: Iterable[str]) -> None:
+        """Note that these may be variables of callers, even where a function has declared them."""
+        for name in names:
+            for declared in self._locals:
+                if name in declared:
+                    declared[name] = declared[name][0], False
+
+    def leave_function(self) -> Declared:
         """Give the variables that a function has declared the values of its caller."""
-        for name, (values, is_certain) in self._locals.pop().items():
+        declared = self._locals.pop()
+        for name, (values, is_certain) in declared.items():
             if not is_certain:
                 self._set(name, (*(values or UNKNOWN), *self._values.get(name, UNKNOWN)))
             elif values is not None:
                 self._values[name] = values
             else:
                 self._values.pop(name, None)
+        return declared
 
     def forget(self, names: Iterable[str]) -> None:
         """Make the values of these variables unknown."""
@@ -254,6 +272,11 @@ class Variables:
     def forget_named(self, words: Iterable[str]) -> None:
         """Make unknown the variables whose names these words begin with: `x=y`, `x[0]`."""
         self.forget(match[0] for word in words if (match := VARIABLE_NAME.match(word)))
+
+    def forget_unnamed(self, words: Iterable[str]) -> None:
+        """Make all values unknown if one of these names a variable that is not known."""
+        if any(map(UNKNOWN_NAME.match, words)):
+            self.forget(list(self._values))
 
     def forget_all(self) -> Kept:
         """Make all values unknown, as where nothing says when a text is read; return them."""
@@ -371,23 +394,6 @@ class Variables:
         if quoted and not _is_positional(name):
             return ANY
         return MANY
-
-
-def _without_patterns(value: Value) -> Value:
-    """Return a value in which a star is one; a file name pattern of an array stands for names."""
-    return value.replace(GLOB, "*") if isinstance(value, str) else value
-
-
-def _append(value: Value, more: Value) -> Value:
-    if isinstance(value, tuple) and isinstance(more, tuple):
-        return (*value, *more)
-    if isinstance(value, str) and isinstance(more, str) and MANY not in value:
-        return value + more
-    return MANY
-
-
-def _is_long(value: Value) -> bool:
-    return len(value) + sum(map(len, value)) > _MAX_CHARS
 
 
 def _is_positional(name: str) -> bool:

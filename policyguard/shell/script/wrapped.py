@@ -24,6 +24,7 @@ from policyguard.shell.option_texts import hides_command
 from policyguard.shell.options import WrapperOptions
 from policyguard.shell.plain import KEYWORDS
 from policyguard.shell.script.appended_input import add_input
+from policyguard.shell.script.assigned_names import ASSIGNING
 from policyguard.shell.script.code_reader import CodeReader
 from policyguard.shell.script.evaluated import (
     EVALUATING,
@@ -37,7 +38,7 @@ from policyguard.shell.script.placeholders import find_unknown_end, put_in, writ
 from policyguard.shell.script.positional import MOVERS
 from policyguard.shell.script.script_files import run_file, run_script
 from policyguard.shell.script.setups import only_sets_up
-from policyguard.shell.script.variables import ASSIGNING, Variables
+from policyguard.shell.script.variables import Variables
 from policyguard.shell.script.written_files import WrittenFiles
 from policyguard.shell.words import is_static
 
@@ -81,13 +82,8 @@ class Wrapped:
         if reading.matches_hidden:
             words = [word.replace(GLOB, ANY) for word in words]
         if not words:
-            if redirects or variables or given.words:
-                return [
-                    reading.add(
-                        SimpleCommand("", "", (), redirects, variables, given.words, around)
-                    )
-                ]
-            return []
+            none = SimpleCommand("", "", (), redirects, variables, given.words, around)
+            return [reading.add(none)] if redirects or variables or given.words else []
         path, arguments = words[0], words[1:]
         program = path.rstrip("/").rpartition("/")[2] or path
         if program.endswith(_WINDOWS_PROGRAM) and self._code.find(program) is None:
@@ -326,7 +322,8 @@ class Wrapped:
             return indices
         if wrapper.joins:
             made = add_input(self, rest, given, options) if wrapper.appends else [rest]
-            return [each for words in made for each in self.run_text(" ".join(words), given)]
+            gap = "\n" if wrapper.later else " "  # behind the text of a `trap` stand its signals
+            return [each for words in made for each in self.run_text(gap.join(words), given)]
         assigned = (*command.variables, *names)
         if options.folder:
             self.reading.add(SimpleCommand("cd", "cd", (options.folder,), wrappers=around))

@@ -1,0 +1,33 @@
+"""What a variable may stand for: texts, and words of arrays."""
+
+from __future__ import annotations
+
+from policyguard.shell.command_line import GLOB, MANY
+
+Value = str | tuple[str, ...]
+"""A text, or the words of an array."""
+Values = tuple[Value, ...]
+"""What a variable may stand for: one of these, or anything if they are `UNKNOWN`."""
+UNKNOWN: Values = (MANY,)
+Declared = dict[str, tuple[Values | None, bool]]
+"""What variables were before a function declared them, and whether it did for certain."""
+_MAX_CHARS = 4096
+
+
+def without_patterns(value: Value) -> Value:
+    """Return a value in which a star is one; a file name pattern of an array stands for names."""
+    return value.replace(GLOB, "*") if isinstance(value, str) else value
+
+
+def append(value: Value, more: Value) -> Value:
+    """Return what `value` is after `+=`; an array becomes longer by words."""
+    if isinstance(value, tuple) and isinstance(more, tuple):
+        return (*value, *more)
+    if isinstance(value, str) and isinstance(more, str) and MANY not in value:
+        return value + more
+    return MANY
+
+
+def is_long(value: Value) -> bool:
+    """Whether a value is too long to be kept."""
+    return len(value) + sum(map(len, value)) > _MAX_CHARS

@@ -77,6 +77,8 @@ class Wrapper(PolicyStruct, frozen=True, kw_only=True):
     """Whether its first operand is a file of commands."""
     harmless: bool = False
     """Whether the command does the same without it, but for its time and priority."""
+    idle: tuple[str, ...] = ()
+    """Its first options with which it runs nothing, as `-v` of command."""
     read_only: bool = False
     """Whether it changes nothing itself, as xargs."""
     elsewhere: bool = False

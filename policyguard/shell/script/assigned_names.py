@@ -24,6 +24,11 @@ _ASSIGNED = lazy_pattern(
 )
 _READ = lazy_pattern(r"\b(?:read|readarray|mapfile|getopts|printf\s+-v)\b[^\n;&|]*")
 """What may assign to the variables that it names."""
+_UNNAMED = lazy_pattern(
+    r"\b(?:declare|typeset|local|export|readonly|unset|read|mapfile|readarray|getopts|let|source|eval"
+    r"|printf\s+-v)\b[^\n;&|]*[$`]|(?:^|[\s;&|(])\.\s"
+)
+"""What may assign to a variable whose name is not written out."""
 _COUNTED = lazy_pattern(
     r"([A-Za-z_]\w*)(?:\+\+|--|(?:<<|>>|[-*/%&|^])=)|(?:\+\+|\(\(\s*--)\s*([A-Za-z_]\w*)"
     r"|(?:\(\(|,|\blet\s+['\"]?)\s*([A-Za-z_]\w*)\s*\+?=(?!=)"
@@ -39,6 +44,11 @@ def find_assigned(text: str) -> Iterator[str]:
     if "read" in text or "printf" in text or "mapfile" in text or "getopts" in text:
         for match in _READ.finditer(text):
             yield from VARIABLE_NAME.findall(match[0])
+
+
+def assigns_unnamed(text: str) -> bool:
+    """Whether a text may assign to variables that it does not name."""
+    return _UNNAMED.search(text) is not None
 
 
 def find_counted(text: str) -> Iterator[str]:

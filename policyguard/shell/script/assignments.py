@@ -55,7 +55,7 @@ def _read_assignment(reading: Statements, node: Node) -> _Assignment:
 def _assign(reading: Statements, assignment: _Assignment) -> None:
     name, value, is_appended = assignment
     if is_appended:
-        reading.variables.append(name, value, is_certain=reading.is_sure)
+        reading.variables.append(name, value, is_certain=reading.replaces_values)
     else:
         reading.variables.assign(name, value)
     if isinstance(value, str):
@@ -106,7 +106,7 @@ def run_declaration(reading: Statements, node: Node, tail: Tail) -> list[int]:
     if name == "unset" or "g" in options:
         variables.expose([*names, *bare])
     elif name in _LOCAL:
-        is_certain = reading.is_straight and reading.wrapped.is_builtin(name)
+        is_certain = reading.is_certain and reading.wrapped.is_builtin(name)
         variables.declare([*names, *bare], is_certain=is_certain)
     for assignment in assignments:  # `local x=a y=$x` has read the `$x` from before
         _assign(reading, assignment)

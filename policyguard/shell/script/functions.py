@@ -17,9 +17,9 @@ import msgspec
 
 from policyguard.shell.command_line import MANY, MARKS, SimpleCommand
 from policyguard.shell.plain import RESERVED
+from policyguard.shell.script.bindings import Kept
 from policyguard.shell.script.inputs import Input, Tail
 from policyguard.shell.script.rewriting import HereDocument
-from policyguard.shell.script.variables import Kept
 from policyguard.shell.words import is_static
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class Functions:
         self._unread: set[str] = set()
         """Names of functions that may be called with other arguments than those read so far."""
         self._finished: set[str] = set()
+        self._is_called = True
+        """Whether the function that runs is called for certain, and so are those that call it."""
         self._later = set[str]()
         """Names that may be called at any time."""
         self._calls: list[tuple[bytes, list[Kept]]] = []
@@ -71,10 +73,8 @@ class Functions:
         bodies = self._bodies.get(name, {})
         place = reading.source, node.start_byte
         if place not in bodies:
-            before = len(reading.commands)
-            body = _Body(
-                node, reading.source, reading.documents, given, tail, before, reading.is_certain
-            )
+            before, is_certain = len(reading.commands), reading.is_certain and self._is_called
+            body = _Body(node, reading.source, reading.documents, given, tail, before, is_certain)
             self._bodies[name] = {**bodies, place: body}
             self._unread.add(name)
             self._finished.discard(name)
@@ -175,7 +175,9 @@ class Functions:
         indices: list[int] = []
         bodies = list(self._bodies[name].values())
         kept, ends = variables.keep(), list[Kept]()
-        is_straight, reading.is_straight = reading.is_straight, True
+        outer_certainty = reading.is_certain, self._is_called
+        self._is_called = self._is_called and reading.is_certain
+        reading.is_certain = True
         try:
             for body in bodies:
                 variables.restore(kept)  # if there are several, either may be meant
@@ -191,7 +193,7 @@ class Functions:
         finally:
             reading.source, reading.documents = outer
             variables.positional = outer_positional
-            reading.is_straight = is_straight
+            reading.is_certain, self._is_called = outer_certainty
             self._running.discard(name)
         reading.leave()
         return indices

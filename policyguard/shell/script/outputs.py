@@ -8,13 +8,18 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from policyguard.model.shell import Wrapper
-from policyguard.shell.command_line import GLOB, NAME, SimpleCommand
+from policyguard.shell.command_line import ANY, GLOB, NAME, SimpleCommand
+from policyguard.shell.words import is_static
 
 if TYPE_CHECKING:
     from policyguard.shell.script.statements import Statements
 
 _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
 _ECHO_ESCAPE = re.compile(r"\\[abcefnrtv0\\]")  # which some shells read without `-e`
+_MADE_IN_TMP = frozenset(("-d", "-q", "-dq", "-qd", "--directory", "--quiet"))
+"""Options with which mktemp makes a file or folder in `$TMPDIR`, mostly `/tmp`."""
+_FINDING_PROGRAMS = frozenset((("which",), ("command", "-v"), ("type", "-P")))
+"""Programs that print the path of another."""
 _ESCAPED = {"n": "\n", "t": "\t", "\\": "\\"}
 
 
@@ -54,9 +59,16 @@ class Outputs:
             return None if words or "%" in form else _unescape(form)
         if command.path == "pwd" and not arguments:
             return f"{self._reading.variables.folder}\n"
+        if command.path == "mktemp" and _MADE_IN_TMP.issuperset(arguments):
+            return None if self._assigns("TMPDIR") else f"/tmp/{NAME}\n"  # noqa: S108 - as it says
+        if (command.path, *arguments[:-1]) in _FINDING_PROGRAMS and is_static(arguments[-1]):
+            return f"{ANY}/{arguments[-1]}\n"
         if command.program == "cat" and not arguments:
             return self.inputs.get(index)
         return None
+
+    def _assigns(self, name: str) -> bool:
+        return any(name in command.variables for command in self._reading.commands)
 
     def printed_names(self, indices: Sequence[int]) -> list[str]:
         """Return words for the names that the commands print; none if they print other texts."""

@@ -66,9 +66,8 @@ class Statements:
         self.documents: list[HereDocument] = []
         self.source = b""
         self.is_certain = True
-        """Whether what is read now runs, and in the shell that reads the text."""
-        self.is_straight = True
-        """Whether it runs where the function runs that it stands in, unless that has returned."""
+        """Whether what is read now runs, in the shell that reads the text; in a function, whether
+        it runs in each call, up to a `return`."""
         self.standard_input = NOTHING
         """What the shell reads, since an `exec` has said so."""
         self.matches_hidden = False
@@ -94,11 +93,11 @@ class Statements:
         if has_control_characters(text):
             return self.add_unknown("text has control characters", given.sources)
         self.count_text(text)
-        outer = self.source, self.documents, self.is_certain, self.is_straight
+        outer = self.source, self.documents, self.is_certain
         depth = self._depth
         self._depth += 1
         if depth:
-            self.is_certain = self.is_straight = False
+            self.is_certain = False
         try:
             indices = self._read_statements(text, given)
             if not depth:
@@ -109,7 +108,7 @@ class Statements:
         except RecursionError:
             return self.add_unknown("nesting is too deep", given.sources)
         finally:
-            self.source, self.documents, self.is_certain, self.is_straight = outer
+            self.source, self.documents, self.is_certain = outer
             self._depth = depth
 
     def _read_statements(self, text: str, given: Input) -> list[int]:
@@ -177,21 +176,21 @@ class Statements:
         if kind == "command":
             return self._run_command(node, given, tail)
         kept = self.variables.keep() if kind in _CONDITIONAL else None
-        outer = self.is_certain, self.is_straight
+        is_certain = self.is_certain
         if kind in _UNCERTAIN:
-            self.is_certain = self.is_straight = False
+            self.is_certain = False
         self.enter()
         try:
             return self._run_compound(kind, node, given, tail)
         finally:
             self.leave()
-            self.is_certain, self.is_straight = outer
+            self.is_certain = is_certain
             if kept is not None:
                 self.variables.join(kept)
 
     @property
-    def is_sure(self) -> bool:
-        """Whether what is read now runs: no function may have returned before."""
+    def replaces_values(self) -> bool:
+        """Whether `+=` replaces what a variable was: no function may have returned before it."""
         return self.is_certain and not self.functions.is_running
 
     def count(self, number: int) -> None:
@@ -275,14 +274,14 @@ class Statements:
         """Run statements one after the other."""
         indices: list[int] = []
         for node in nodes:
-            kept, outer = None, (self.is_certain, self.is_straight)
+            kept, is_certain = None, self.is_certain
             if node.type == "list" or self.is_in_background(node):
                 kept = self.variables.keep()
-                self.is_certain = self.is_straight = False
+                self.is_certain = False
             indices += self.run(node, given, tail)
             if kept is not None:
                 self.variables.join(kept)
-            self.is_certain, self.is_straight = outer
+            self.is_certain = is_certain
         return indices
 
     def is_in_background(self, node: Node) -> bool:
@@ -292,11 +291,11 @@ class Statements:
     def run_apart(self, nodes: Sequence[Node], given: Input, tail: Tail = NO_TAIL) -> list[int]:
         """Run statements in a process of their own, whose variables nothing else sees."""
         kept = self.variables.keep()
-        outer = self.is_certain, self.is_straight
-        self.is_certain = self.is_straight = False
+        is_certain = self.is_certain
+        self.is_certain = False
         indices = self.run_all(nodes, given, tail)
         self.variables.restore(kept)
-        self.is_certain, self.is_straight = outer
+        self.is_certain = is_certain
         return indices
 
     def run_redirected(self, node: Node, given: Input, tail: Tail) -> list[int]:

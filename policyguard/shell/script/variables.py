@@ -1,301 +1,31 @@
-"""Variables that a text assigns, as far as their values are known."""
+"""What the variables of a text stand for where it uses them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import product
-
-import msgspec
+from collections.abc import Sequence
 
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS
-from policyguard.shell.script.assigned_names import (
-    READ_INTO,
-    READERS,
-    UNKNOWN_NAME,
-    VARIABLE_NAME,
-    find_assigned,
-    find_counted,
-)
-from policyguard.shell.script.positional import Positional, choose, move
+from policyguard.shell.script.bindings import Bindings
+from policyguard.shell.script.positional import Positional, choose
 from policyguard.shell.script.values import (
     UNKNOWN,
-    Declared,
-    Value,
-    Values,
-    append,
-    is_long,
-    without_patterns,
 )
 from policyguard.shell.words import BREAK, EMPTY, is_static, protect
 
 _NUMBERS = frozenset("?#$!-0") | {"RANDOM", "LINENO", "SECONDS", "UID", "EUID", "PPID", "BASHPID"}
-
-
-class Kept(msgspec.Struct, frozen=True, gc=False):
-    """The values of all variables at some place of a text."""
-
-    values: dict[str, Values]
-    positional: Positional | None
-    losses: int
-    """How often variables were lost for good until then."""
-
-
 _WHITE = lazy_pattern(r"[ \t\n]+")
-_USED = lazy_pattern(r"\$\{?([A-Za-z_]\w*)")
 
 
-class Variables:
-    """The values that variables have where a text uses them."""
+class Variables(Bindings):
+    """The variables of a text, its arguments, and what the environment is known to have."""
 
     def __init__(self, plain: frozenset[str], max_values: int, *, folder: str = ".") -> None:
+        super().__init__(max_values)
         self._plain = plain
-        self._max_values = max_values
         self.folder = folder
         """The current folder."""
-        self._values: dict[str, Values] = {}
-        self.have_choices = False
-        """Whether some variable has had several values."""
-        self._constants: set[str] = set()
-        self._locals: list[Declared] = []
-        """For each function that runs, what its own variables were before, and if that is sure."""
-        self._expected: set[str] = set()
-        self._unstable: set[str] = set()
-        """Names whose values are never known: arithmetic or a trap changes them."""
-        self._moves_anytime = False
-        self._has_references = False
-        self._losses = 0
-        self.positional: Positional | None = None
-        """`$0`, `$1` and so on, where they are known."""
-
-    def expect(self, text: str) -> None:
-        """Note the names that `text` assigns anywhere: until then their values are unknown."""
-        self._expected.update(find_assigned(text))
-        self.destabilize(find_counted(text))
-
-    def destabilize(self, names: Iterable[str]) -> None:
-        """Make the values of these variables unknown, whatever is assigned later."""
-        before = len(self._unstable)
-        self._unstable.update(names)
-        self._losses += len(self._unstable) - before
-
-    def assign(self, name: str, value: Value) -> None:
-        """Give `name` a value, beside those that it has: nothing says for certain that it ran."""
-        self._set(name, (*self._values.get(name, ()), without_patterns(value)))
-
-    def append(self, name: str, value: Value, *, is_certain: bool) -> None:
-        """Append to what `name` stands for; if that is certain, it is not what it was."""
-        known = self._values.get(name, UNKNOWN)
-        longer = [append(one, without_patterns(value)) for one in known]
-        kept = () if is_certain and name not in self._constants else known
-        self._set(name, (*kept, *longer))
-
-    def _set(self, name: str, values: Iterable[Value]) -> None:
-        several = tuple(dict.fromkeys(values))
-        if MANY in several or len(several) > self._max_values or any(map(is_long, several)):
-            several = UNKNOWN
-        self._values[name] = several
-        self.have_choices = self.have_choices or len(several) > 1
-
-    def fix(self, names: Iterable[str]) -> None:
-        """Note that these variables are constants, which cannot be changed or removed."""
-        self._constants.update(names)
-
-    def try_each(self, text: str) -> Iterator[None]:
-        """Let the variables that `text` uses be one of their values, then another; then each."""
-        names = self._find_choices(text) if self.have_choices else []
-        if not names:
-            yield
-            return
-        kept, ends = self.keep(), list[Kept]()
-        for chosen in product(*(self._values[name] for name in names)):
-            self.restore(kept)
-            self._values.update(zip(names, ((value,) for value in chosen), strict=True))
-            yield
-            ends.append(self.keep())
-        self.join(*ends)
-
-    def _find_choices(self, text: str) -> list[str]:
-        """Return the names in `text` that have several values, as far as they are few."""
-        names: list[str] = []
-        count = 1
-        for name in dict.fromkeys(_USED.findall(text)):
-            count *= len(self._values.get(name, UNKNOWN))
-            if count > self._max_values:
-                break
-            if len(self._values.get(name, UNKNOWN)) > 1:
-                names.append(name)
-        return names
-
-    def keep(self) -> Kept:
-        """Return the values, for `restore` after what has variables of its own."""
-        return Kept(dict(self._values), self.positional, self._losses)
-
-    def restore(self, kept: Kept) -> None:
-        """Give all variables the values that they had."""
-        self._values, self.positional = dict(kept.values), kept.positional
-
-    def find_changes(self, kept: Kept) -> list[str]:
-        """Return the names of the variables that have changed since."""
-        values, now = kept.values, self._values
-        changed = [name for name, value in values.items() if now.get(name, UNKNOWN) != value]
-        return changed + [name for name in now if name not in values]
-
-    def begin_again(self, kept: Kept, *, forget: bool) -> Kept:
-        """Begin the body of a loop once more, with what it has changed since; return the values.
-
-        `forget` says that what has changed becomes unknown. What the text assigns, and had no
-        value, is unknown until it is assigned again.
-        """
-        for name in self.find_changes(kept):
-            if name not in kept.values and name in self._expected:
-                self._values.pop(name, None)
-            elif forget:
-                self._values[name] = UNKNOWN
-        self.join(kept)
-        return self.keep()
-
-    def join(self, *places: Kept) -> None:
-        """Make each value one of those that it has now or at these places: any may come before."""
-        for kept in reversed(places):
-            for name in self.find_changes(kept):
-                before, now = kept.values.get(name, UNKNOWN), self._values.get(name, UNKNOWN)
-                self._set(name, (*before, *now))
-            if self.positional is not kept.positional:
-                self.positional = None
-
-    def add_references(self) -> None:
-        """Make all values unknown for good: some names are those of other variables."""
-        self._losses += not self._has_references
-        self._has_references = True
-
-    def destabilize_changes(self, kept: Kept) -> None:
-        """Make unknown for good what was assigned since `forget_all`: it may happen at any time.
-
-        `kept` are the values from before, which the others have again.
-        """
-        self.destabilize(self._values)
-        self._moves_anytime = self._moves_anytime or self.positional is not None
-        self.restore(kept)
-
-    def has_lost(self, kept: Kept) -> bool:
-        """Whether what was known has changed since, or what the text does not seem to assign."""
-        if kept.losses != self._losses:
-            return True
-        if kept.positional is not None and self.positional is not kept.positional:
-            return True
-        return any(
-            kept.values.get(name, UNKNOWN) != UNKNOWN or name not in self._expected
-            for name in self.find_changes(kept)
-        )
-
-    def move_positional(self, program: str, words: Sequence[str]) -> None:
-        """Change `$1`, `$2` and so on as a program of `MOVERS` does."""
-        self.positional = move(self.positional, program, words)
-
-    def read_into(self, program: str, words: Sequence[str]) -> None:
-        """Make unknown what a program of `READERS` assigns, or `printf -v`, or a declaration."""
-        if program == "printf" and not any(word[:2] == "-v" for word in words):
-            return
-        self.forget_unnamed(words[:2] if program == "printf" else words)
-        for word in words:
-            # `read -rax` and `printf -vx` have the name in the same word.
-            self.forget_named((word, word[2:], word[3:], word[4:]) if word[:1] == "-" else (word,))
-        if program in READERS:
-            self.forget(READ_INTO)
-            if any(word[:2] == "-C" for word in words):  # a command, for each line that is read
-                self.positional, self._moves_anytime = None, True
-
-    def replace(self, name: str, value: str) -> None:
-        """Give `name` a value of a loop, whatever it was before.
-
-        A file name pattern in it stands for the names, not for its characters.
-        """
-        self._values[name] = (value,)
-
-    def list_values(self, name: str) -> Values:
-        """Return what `name` may stand for."""
-        return self._values.get(name, UNKNOWN)
-
-    def add_values(self, name: str, values: Iterable[Value], kept: Kept) -> None:
-        """Give `name` one of these values, or of those that it had at some place, if it had any."""
-        self._set(name, (*kept.values.get(name, ()), *values))
-
-    def remove(self, names: Iterable[str]) -> None:
-        """Make these variables unknown: they may have no value, or that of a caller."""
-        for name in names:
-            self._expected.add(name)
-            if name in self._values:
-                self.forget([name])
-
-    def end_command(self, names: Iterable[str], kept: Kept) -> None:
-        """Remove what only a command had: `x=y program`. What had a value before is joined."""
-        for name in {*names} - kept.values.keys():
-            self._values.pop(name, None)
-
-    def enter_function(self, declared: Declared) -> None:
-        """Let what is declared from here on be variables of a function's own."""
-        self._locals.append(declared)
-
-    def declare(self, names: Iterable[str], *, is_certain: bool) -> None:
-        """Make these variables of the function that runs, without a value if that is certain."""
-        for name in names:
-            if self._locals and name not in self._locals[-1]:
-                self._locals[-1][name] = self._values.get(name), is_certain
-                if is_certain:
-                    self._values.pop(name, None)
-
-    def expose(self, names: Iterable[str]) -> None:
-        """Note that these may be variables of callers, even where a function has declared them."""
-        for name in names:
-            for declared in self._locals:
-                if name in declared:
-                    declared[name] = declared[name][0], False
-
-    def leave_function(self) -> Declared:
-        """Give the variables that a function has declared the values of its caller."""
-        declared = self._locals.pop()
-        for name, (values, is_certain) in declared.items():
-            if not is_certain:
-                self._set(name, (*(values or UNKNOWN), *self._values.get(name, UNKNOWN)))
-            elif values is not None:
-                self._values[name] = values
-            else:
-                self._values.pop(name, None)
-        return declared
-
-    def forget(self, names: Iterable[str]) -> None:
-        """Make the values of these variables unknown."""
-        self._values.update((name, UNKNOWN) for name in names)
-
-    def forget_named(self, words: Iterable[str]) -> None:
-        """Make unknown the variables whose names these words begin with: `x=y`, `x[0]`."""
-        self.forget(match[0] for word in words if (match := VARIABLE_NAME.match(word)))
-
-    def forget_unnamed(self, words: Iterable[str]) -> None:
-        """Make all values unknown if one of these names a variable that is not known."""
-        if any(map(UNKNOWN_NAME.match, words)):
-            self.forget(list(self._values))
-
-    def forget_all(self) -> Kept:
-        """Make all values unknown, as where nothing says when a text is read; return them."""
-        kept = Kept(self._values, self.positional, self._losses)
-        self._expected.update(self._values)
-        self._values, self.positional = {}, None
-        return kept
-
-    def replace_by_one_of(self, name: str, values: list[str]) -> None:
-        """Give `name` the values of a loop, one after the other, whatever it was before."""
-        if len(values) == 1:
-            value = values[0]
-        elif values and not any(
-            word[:1] in ("-", MANY, "") or _WHITE.search(word) for word in values
-        ):
-            value = ANY
-        else:
-            value = MANY
-        self.replace(name, value)
 
     def read(self, name: str, *, quoted: bool) -> str:
         """Return what `$name` stands for, as a part of a word."""

@@ -40,7 +40,7 @@ from policyguard.shell.script.script_files import run_file, run_script
 from policyguard.shell.script.setups import only_sets_up
 from policyguard.shell.script.variables import Variables
 from policyguard.shell.script.written_files import WrittenFiles
-from policyguard.shell.words import is_static
+from policyguard.shell.words import is_one_word, is_static
 
 if TYPE_CHECKING:
     from policyguard.shell.script.statements import Statements
@@ -153,13 +153,14 @@ class Wrapped:
             if known.input:
                 self._run_input(known, arguments, given)
         name, wrapper, behind = self._wrappers.find_for(program, arguments)
-        if wrapper is not None:
+        if wrapper is not None and not (behind and behind[0] in wrapper.idle):
             outer = reading.variables
             if wrapper.elsewhere:
                 reading.variables = Variables(
                     reading.reader.variables, reading.bounds.loop_values, folder=f"/{NAME}"
                 )
-            kept = outer.forget_all() if wrapper.later else None
+            settled = () if reading.functions or not reading.is_certain else outer.list_settled()
+            kept = outer.forget_all(settled) if wrapper.later else None
             try:
                 return self._unwrap(wrapper, name, [*behind], index, given)
             finally:
@@ -322,8 +323,9 @@ class Wrapped:
             return indices
         if wrapper.joins:
             made = add_input(self, rest, given, options) if wrapper.appends else [rest]
-            gap = "\n" if wrapper.later else " "  # behind the text of a `trap` stand its signals
-            return [each for words in made for each in self.run_text(gap.join(words), given)]
+            if wrapper.later and is_one_word(rest[0]):
+                made = [rest[:1]]  # behind the text of a `trap` stand its signals
+            return [each for words in made for each in self.run_text(" ".join(words), given)]
         assigned = (*command.variables, *names)
         if options.folder:
             self.reading.add(SimpleCommand("cd", "cd", (options.folder,), wrappers=around))

@@ -25,10 +25,10 @@ _ASSIGNED = lazy_pattern(
 _READ = lazy_pattern(r"\b(?:read|readarray|mapfile|getopts|printf\s+-v)\b[^\n;&|]*")
 """What may assign to the variables that it names."""
 _UNNAMED = lazy_pattern(
-    r"\b(?:declare|typeset|local|export|readonly|unset|read|mapfile|readarray|getopts|let|source|eval"
-    r"|printf\s+-v)\b[^\n;&|]*[$`]|(?:^|[\s;&|(])\.\s"
+    r"\b(?:declare|typeset|local|export|readonly|read|mapfile|readarray|getopts|let|source|eval"
+    r"|printf\s+-v)\b[^\n;&|]*[$`]|(?:^|[\s;&|(])\.\s|\bunset\b"
 )
-"""What may assign to a variable whose name is not written out."""
+"""What may assign to a variable whose name is not written out, or take its value away."""
 _COUNTED = lazy_pattern(
     r"([A-Za-z_]\w*)(?:\+\+|--|(?:<<|>>|[-*/%&|^])=)|(?:\+\+|\(\(\s*--)\s*([A-Za-z_]\w*)"
     r"|(?:\(\(|,|\blet\s+['\"]?)\s*([A-Za-z_]\w*)\s*\+?=(?!=)"

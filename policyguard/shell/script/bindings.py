@@ -54,10 +54,8 @@ class Bindings:
         self._constants: set[str] = set()
         self._locals: list[Declared] = []
         """For each function that runs, what its own variables were before, and if that is sure."""
-        self._expected = Counter[str]()
-        """How often the text seems to assign a name, anywhere in it."""
-        self._is_dynamic = False
-        """Whether it may assign to names that it does not write out."""
+        self._texts: list[str] = []
+        self._expected: set[str] = set()
         self._unstable: set[str] = set()
         """Names whose values are never known: arithmetic or a trap changes them."""
         self._moves_anytime = False
@@ -68,9 +66,9 @@ class Bindings:
 
     def expect(self, text: str) -> None:
         """Note the names that `text` assigns anywhere: until then their values are unknown."""
+        self._texts.append(text)
         self._expected.update(find_assigned(text))
         self.destabilize(find_counted(text))
-        self._is_dynamic = self._is_dynamic or assigns_unnamed(text)
 
     def destabilize(self, names: Iterable[str]) -> None:
         """Make the values of these variables unknown, whatever is assigned later."""
@@ -223,7 +221,7 @@ class Bindings:
     def remove(self, names: Iterable[str]) -> None:
         """Make these variables unknown: they may have no value, or that of a caller."""
         for name in names:
-            self._expected[name] += 1
+            self._expected.add(name)
             if name in self._values:
                 self.forget([name])
 
@@ -278,14 +276,15 @@ class Bindings:
 
     def list_settled(self) -> list[str]:
         """Return the names that have their only value, if no function assigns it once more."""
-        if self._is_dynamic:
+        if any(map(assigns_unnamed, self._texts)):
             return []
-        return [name for name, count in self._expected.items() if count == 1]
+        counts = Counter(name for text in self._texts for name in find_assigned(text))
+        return [name for name, count in counts.items() if count == 1]
 
     def forget_all(self, but: Iterable[str] = ()) -> Kept:
         """Make values unknown, as where nothing says when a text is read; return what they were."""
         kept = Kept(self._values, self.positional, self._losses)
-        self._expected.update(self._values.keys())
+        self._expected.update(self._values)
         self._values = {name: self._values[name] for name in but if name in self._values}
         self.positional = None
         return kept

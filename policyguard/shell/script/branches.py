@@ -52,10 +52,9 @@ def leaves(reading: Statements, nodes: Sequence[Node]) -> bool:
         return False
     if last.type == "compound_statement":
         return leaves(reading, last.named_children)
-    match = _LEAVING.fullmatch(reading.text(last))
+    match = _LEAVING.fullmatch(reading.text(last)) if last.type == "command" else None
     return (
         match is not None
-        and last.type == "command"
         and reading.wrapped.is_builtin(match[1])
         and (match[1] == "exit" or reading.functions.is_own_text)
     )

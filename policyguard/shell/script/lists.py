@@ -24,9 +24,9 @@ def run_list(reading: Statements, node: Node, given: Input, tail: Tail) -> list[
         indices += reading.run(child, given, NO_TAIL)
         if kept is not None:
             reading.variables.join(kept)  # in `a && b || c`, b may not have run
-    before = reading.variables.keep()
+    before = reading.variables.keep() if leaves(reading, [last]) else None
     indices += reading.run(last, given, tail)
-    if leaves(reading, [last]):
+    if before is not None:
         reading.variables.restore(before)
     return indices
 

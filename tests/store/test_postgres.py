@@ -384,8 +384,7 @@ def test_a_grant_to_a_scope_reaches_a_key_that_another_host_has_used_up(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     file, address = tmp_path / "policy.yaml", postgres.new_address()
     file.write_text(
-        "policyguard: 1\nname: keyed\n"
-        "budgets: {b: {calls: 2, per: [project, call.args.order]}}\n"
+        "policyguard: 1\nname: keyed\nbudgets: {b: {calls: 2, per: [project, call.args.order]}}\n"
     )
     with Guard.load(file, store=address) as one, Guard.load(file, store=address) as two:
         here, there = one.session("a", project="p"), two.session("b", project="p")

@@ -300,7 +300,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-_REMEDIES = {
+_REMEDIES: dict[int | None, str] = {
     errno.ENOSPC: "make room",
     errno.EDQUOT: "make room, or ask for a larger quota",
     errno.EFBIG: "lift the limit on the size of files",
@@ -314,5 +314,5 @@ _REMEDIES = {
 
 
 def _write_error(path: Path, error: OSError) -> JournalError:
-    remedy = _REMEDIES.get(error.errno or 0, "check the disk")
+    remedy = _REMEDIES.get(error.errno, "check the disk")
     return JournalError(path, f"cannot be written: {error.strerror or error}", remedy)

@@ -68,7 +68,7 @@ class PolicyTally:
         if success is not None:
             outcome = "refused" if refused else "unknown" if replay.unknown else "untouched"
             (self._succeeded if success else self._failed)[outcome] += 1
-        if success is False and refused:
+        if success is False:
             self._calls_saved += replay.calls_after_refusal
             self._cost_saved += replay.cost_after_refusal
 

@@ -127,7 +127,6 @@ def _write(name: str, data: bytes, folder: int) -> None:
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError:
         os.unlink(temporary, dir_fd=folder)
-        raise
 
 
 def _prune(folder: int) -> None:

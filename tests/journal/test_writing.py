@@ -194,6 +194,21 @@ def test_a_failed_anchor_is_tried_again_after_a_second(tmp_path: Path) -> None:
         assert anchor.count == len(setup.lines("s"))
 
 
+def test_a_session_can_be_opened_after_its_last_anchor_failed(tmp_path: Path) -> None:
+    """Also by a caller who has kept the error."""
+    path = tmp_path / "store.db"
+    with closing(SqliteStore(path, caps=CAPS, timeout=0.01)) as store:
+        setup = JournalSetup(tmp_path, anchors=store.anchors)
+        setup.write(SessionStarted("s"), Admitted("s", call="c"))
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreError) as kept:
+                setup.journal.close_session("s")
+            other.execute("ROLLBACK")
+        setup.reopen().write(SessionEnded("s"))
+        assert "locked" in str(kept.value)
+
+
 def test_few_files_are_open_however_many_sessions_write(tmp_path: Path) -> None:
     setup = JournalSetup(tmp_path, max_open_files=3)
     before = len(list(Path("/proc/self/fd").iterdir()))

@@ -15,6 +15,8 @@ from tests.examples import some
 
 PACKS = ("core", "loop-brake", "loop-controller", "narrowing", "reasoning-loop", "sentinel")
 
+PACK_FOLDER = Path(__file__).parents[2] / "policies" / "packs"
+
 
 def _policy(folder: Path, *packs: str) -> Path:
     file = folder / "team.yaml"
@@ -43,6 +45,16 @@ def _refusals(
 @pytest.mark.parametrize("packs", some(permutations(PACKS, 2), 6), ids=" ".join)
 def test_any_two_packs_compile_together(tmp_path: Path, packs: tuple[str, str]) -> None:
     assert compile_policy(_policy(tmp_path, *packs)).diagnostics == ()
+
+
+@pytest.mark.parametrize("pack", sorted(one.name for one in PACK_FOLDER.iterdir()))
+def test_a_pack_compiles_where_the_home_folder_is_temporary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: str
+) -> None:
+    """As in many containers; its examples hold there too."""
+    monkeypatch.setenv("HOME", "/tmp")  # noqa: S108 - nothing is written there
+    monkeypatch.setenv("POLICYGUARD_CACHE", "off")
+    assert compile_policy(_policy(tmp_path, pack)).diagnostics == ()
 
 
 def test_the_last_pack_defines_each_limit(tmp_path: Path) -> None:

@@ -134,7 +134,9 @@ def test_a_file_that_is_behind_goes_when_the_session_was_pruned(hosts: tuple[Hos
     assert prune_host(two).deleted == (ended,)
     assert not check(one.address, one, two).has_failed
     two.call("look")  # it begins anew there
-    assert not check(one.address, one, two).has_failed
+    (finding, _) = check(one.address, one, two).findings
+    assert finding.code == "journal/no-anchor"
+    assert "of a journal that was pruned: none of" in finding.message
     assert behind in prune_host(one).deleted
     assert not behind.exists()
 

@@ -378,6 +378,22 @@ def test_guards_share_budgets_bans_grants_and_sessions(postgres: Server, policy:
         assert resumed._state.cel_session["calls"] > 5
 
 
+def test_a_grant_to_a_scope_reaches_a_key_that_another_host_has_used_up(
+    postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    file, address = tmp_path / "policy.yaml", postgres.new_address()
+    file.write_text(
+        "policyguard: 1\nname: keyed\nbudgets: {b: {calls: 2, per: [project, call.args.order]}}\n"
+    )
+    with Guard.load(file, store=address) as one, Guard.load(file, store=address) as two:
+        here, there = one.session("a", project="p"), two.session("b", project="p")
+        assert [here.check("step", {"order": "x"}).allowed for _ in range(3)] == [True, True, False]
+        there.grant("b", 1, by="ann")
+        assert here.check("step", {"order": "x"})
+        assert not here.check("step", {"order": "x"})
+
+
 @pytest.mark.parametrize(
     "address",
     [

@@ -258,7 +258,7 @@ def _escape(value: object) -> object:
 
 def _unescape(value: object) -> object:
     """Return a value as it was before `_escape`."""
-    if isinstance(value, str) and _ESCAPE in value:
+    if isinstance(value, str):
         return value.replace(f"{_ESCAPE}0", "\0").replace(f"{_ESCAPE}1", _ESCAPE)
     return value
 

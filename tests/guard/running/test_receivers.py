@@ -107,6 +107,20 @@ def test_helper_that_is_made_anew_hides_no_loop(session: Session) -> None:
             method(session)(Account("ann"))
 
 
+def test_many_objects_before_it_hide_no_loop_of_a_helper(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(f"{POLICY}bounds: {{in_flight: 4}}\n")
+    session = Guard.load(file).session("a")
+    others = [Account("bob", object()) for _ in range(4)]
+    with session:
+        for other in others:
+            method(session)(other)
+        for _ in range(3):
+            method(session)(Account("ann"))
+        with pytest.raises(CallRefused, match="same call"):
+            method(session)(Account("ann"))
+
+
 @pytest.mark.parametrize(
     ("client", "is_compared"),
     [([[[[[1]]]]], True), ([[[[[[1]]]]]], False), ([[1]] * 48, True), ([1, *[[1]] * 48], False)],

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
+from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.shell.command_line import MANY, CommandLine, SimpleCommand
 
 FOLDER_COMMANDS = frozenset(("cd", "pushd"))
 _MAX_FOLDERS = 8
-_CD = re.compile(r"\b(?:cd|pushd)\b")
-_UNORDERED = re.compile(r"[|;&()`\n\r{}]")
+_CD = lazy_pattern(r"\b(?:cd|pushd)\b")
+_UNORDERED = lazy_pattern(r"[|;&()`\n\r{}]")
 _HERE: tuple[str, ...] = ("",)
 
 

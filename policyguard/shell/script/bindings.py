@@ -22,6 +22,7 @@ from policyguard.shell.script.assigned_names import (
 from policyguard.shell.script.positional import Positional, move
 from policyguard.shell.script.values import (
     UNKNOWN,
+    WHITE,
     Declared,
     Value,
     Values,
@@ -30,7 +31,6 @@ from policyguard.shell.script.values import (
     without_patterns,
 )
 
-_WHITE = lazy_pattern(r"[ \t\n]+")
 _USED = lazy_pattern(r"\$\{?([A-Za-z_]\w*)")
 
 
@@ -82,7 +82,7 @@ class Bindings:
 
     def append(self, name: str, value: Value, *, is_certain: bool) -> None:
         """Append to what `name` stands for; if that is certain, it is not what it was."""
-        known = self._values.get(name, UNKNOWN)
+        known = self.list_values(name)
         longer = [append(one, without_patterns(value)) for one in known]
         kept = () if is_certain and name not in self._constants else known
         self._set(name, (*kept, *longer))
@@ -117,10 +117,11 @@ class Bindings:
         names: list[str] = []
         count = 1
         for name in dict.fromkeys(_USED.findall(text)):
-            count *= len(self._values.get(name, UNKNOWN))
+            values = self.list_values(name)
+            count *= len(values)
             if count > self._max_values:
                 break
-            if len(self._values.get(name, UNKNOWN)) > 1:
+            if len(values) > 1:
                 names.append(name)
         return names
 
@@ -156,8 +157,7 @@ class Bindings:
         """Make each value one of those that it has now or at these places: any may come before."""
         for kept in reversed(places):
             for name in self.find_changes(kept):
-                before, now = kept.values.get(name, UNKNOWN), self._values.get(name, UNKNOWN)
-                self._set(name, (*before, *now))
+                self._set(name, (*kept.values.get(name, UNKNOWN), *self.list_values(name)))
             if self.positional is not kept.positional:
                 self.positional = None
 
@@ -171,7 +171,8 @@ class Bindings:
 
         `kept` are the values from before, which the others have again.
         """
-        self.destabilize(self.find_changes(kept))
+        changed = [name for name, now in self._values.items() if now != kept.values.get(name)]
+        self.destabilize(changed)
         self._moves_anytime = self._moves_anytime or self.positional is not None
         self.restore(kept)
 
@@ -254,7 +255,7 @@ class Bindings:
         declared = self._locals.pop()
         for name, (values, is_certain) in declared.items():
             if not is_certain:
-                self._set(name, (*(values or UNKNOWN), *self._values.get(name, UNKNOWN)))
+                self._set(name, (*(values or UNKNOWN), *self.list_values(name)))
             elif values is not None:
                 self._values[name] = values
             else:
@@ -274,27 +275,31 @@ class Bindings:
         if any(map(UNKNOWN_NAME.match, words)):
             self.forget(list(self._values))
 
-    def list_settled(self) -> list[str]:
-        """Return the names that have their only value, if no function assigns it once more."""
+    def forget_all(self, *, keep_settled: bool = False) -> Kept:
+        """Make values unknown, as where nothing says when a text is read; return what they were.
+
+        With `keep_settled` those stay that the text assigns once: each assignment runs once.
+        """
+        kept = self.keep()
+        self._expected.update(self._values)
+        settled = self._find_settled() if keep_settled else ()
+        self._values = {name: self._values[name] for name in settled}
+        self.positional = None
+        return kept
+
+    def _find_settled(self) -> list[str]:
+        """Return the names with a value that nothing else in the text assigns."""
         if any(map(assigns_unnamed, self._texts)):
             return []
         counts = Counter(name for text in self._texts for name in find_assigned(text))
-        return [name for name, count in counts.items() if count == 1]
-
-    def forget_all(self, but: Iterable[str] = ()) -> Kept:
-        """Make values unknown, as where nothing says when a text is read; return what they were."""
-        kept = Kept(self._values, self.positional, self._losses)
-        self._expected.update(self._values)
-        self._values = {name: self._values[name] for name in but if name in self._values}
-        self.positional = None
-        return kept
+        return [name for name in self._values if counts[name] == 1]
 
     def replace_by_one_of(self, name: str, values: list[str]) -> None:
         """Give `name` the values of a loop, one after the other, whatever it was before."""
         if len(values) == 1:
             value = values[0]
         elif values and not any(
-            word[:1] in ("-", MANY, "") or _WHITE.search(word) for word in values
+            word[:1] in ("-", MANY, "") or WHITE.search(word) for word in values
         ):
             value = ANY
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.shell.command_line import GLOB, MANY
 
 Value = str | tuple[str, ...]
@@ -11,6 +12,8 @@ Values = tuple[Value, ...]
 UNKNOWN: Values = (MANY,)
 Declared = dict[str, tuple[Values | None, bool]]
 """What variables were before a function declared them, and whether it did for certain."""
+WHITE = lazy_pattern(r"[ \t\n]+")
+"""What separates the words of a value, unless `IFS` does."""
 _MAX_CHARS = 4096
 
 

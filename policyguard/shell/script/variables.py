@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS
 from policyguard.shell.script.bindings import Bindings
 from policyguard.shell.script.positional import Positional, choose
-from policyguard.shell.script.values import (
-    UNKNOWN,
-)
+from policyguard.shell.script.values import WHITE
 from policyguard.shell.words import BREAK, EMPTY, is_static, protect
 
 _NUMBERS = frozenset("?#$!-0") | {"RANDOM", "LINENO", "SECONDS", "UID", "EUID", "PPID", "BASHPID"}
-_WHITE = lazy_pattern(r"[ \t\n]+")
 
 
 class Variables(Bindings):
@@ -46,7 +42,7 @@ class Variables(Bindings):
 
     def read_array(self, name: str, *, quoted: bool, joined: bool) -> str:
         """Return what `${name[@]}` stands for, or `${name[*]}`, which is `joined` in quotes."""
-        values = self._values.get(name, UNKNOWN)
+        values = self.list_values(name)
         if len(values) > 1 or isinstance(values[0], str) or self._is_never_known(name):
             return self.read(name, quoted=quoted)
         return self._read_words(values[0], quoted=quoted, joined=joined)
@@ -65,7 +61,7 @@ class Variables(Bindings):
         if self._has_own_separators and not (value.isalnum() and self._separates_no_letters()):
             return MANY
         value = re.sub(r"[*?]", GLOB, value)
-        return _WHITE.sub(BREAK, protect(value))
+        return WHITE.sub(BREAK, protect(value))
 
     @property
     def _has_own_separators(self) -> bool:

@@ -159,8 +159,8 @@ class Wrapped:
                 reading.variables = Variables(
                     reading.reader.variables, reading.bounds.loop_values, folder=f"/{NAME}"
                 )
-            settled = () if reading.functions or not reading.is_certain else outer.list_settled()
-            kept = outer.forget_all(settled) if wrapper.later else None
+            runs_once = reading.is_certain and not reading.functions
+            kept = outer.forget_all(keep_settled=runs_once) if wrapper.later else None
             try:
                 return self._unwrap(wrapper, name, [*behind], index, given)
             finally:

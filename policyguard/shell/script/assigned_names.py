@@ -22,11 +22,12 @@ UNKNOWN_NAME = lazy_pattern(rf"\w*[{MARKS}]")
 _ASSIGNED = lazy_pattern(
     r"(?:(?<!\w)|(?<=\$\d))([A-Za-z_]\w*)(?:\[[^\]\n]*\])?\+?=|\b(?:for|select|read)\s+([A-Za-z_]\w*)"
 )
-_READ = lazy_pattern(r"\b(?:read|readarray|mapfile|getopts|printf\s+-v)\b[^\n;&|]*")
+_READERS = "|".join(sorted(READERS))
+_READ = lazy_pattern(rf"\b(?:{_READERS}|printf\s+-v)\b[^\n;&|]*")
 """What may assign to the variables that it names."""
 _UNNAMED = lazy_pattern(
-    r"\b(?:declare|typeset|local|export|readonly|read|mapfile|readarray|getopts|let|source|eval"
-    r"|printf\s+-v)\b[^\n;&|]*[$`]|(?:^|[\s;&|(])\.\s|\bunset\b"
+    rf"\b(?:{'|'.join(sorted(DECLARERS))}|{_READERS}|let|source|eval|printf\s+-v)\b[^\n;&|]*[$`]"
+    r"|(?:^|[\s;&|(])\.\s|\bunset\b"
 )
 """What may assign to a variable whose name is not written out, or take its value away."""
 _COUNTED = lazy_pattern(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from policyguard.engines.lazy_pattern import lazy_pattern
+from policyguard.shell.script.assigned_names import DECLARERS, READERS
 from policyguard.shell.script.inputs import NOTHING
 
 if TYPE_CHECKING:
@@ -14,9 +15,7 @@ if TYPE_CHECKING:
 _IN_SUBSCRIPT = lazy_pattern(r"\w\[[^\]]*?(?:\$\(|`)")
 """`a[$(…)]`, which is run where a number is read, or a variable is named."""
 _EXPANDED = lazy_pattern(r"\$\(|`")
-_NAMING = frozenset(
-    ["[", "test", "let", "printf", "read", "mapfile", "readarray", "getopts", "wait"]
-) | {"declare", "typeset", "export", "readonly", "local", "unset"}
+_NAMING = READERS | DECLARERS | {"[", "test", "let", "printf", "wait"}
 """Programs of which some words are variables or numbers."""
 _EXPANDING = frozenset(("compgen", "complete"))
 """Programs that expand words of theirs, whatever the quotes."""

@@ -290,8 +290,7 @@ class Statements:
 
     def run_apart(self, nodes: Sequence[Node], given: Input, tail: Tail = NO_TAIL) -> list[int]:
         """Run statements in a process of their own, whose variables nothing else sees."""
-        kept = self.variables.keep()
-        is_certain = self.is_certain
+        kept, is_certain = self.variables.keep(), self.is_certain
         self.is_certain = False
         indices = self.run_all(nodes, given, tail)
         self.variables.restore(kept)

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from policyguard.compiler.build.expressions import ParsedExpression, restore_expressions
+from policyguard.compiler.build.expressions import restore_expressions
+from policyguard.compiler.build.lazy_program import ParsedExpression
 from policyguard.compiler.compiled_policy import CompiledPolicy, assemble
 from policyguard.compiler.inputs import PACK_NAME, Inputs
 from policyguard.model.diagnostic import Diagnostic

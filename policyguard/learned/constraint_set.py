@@ -236,9 +236,7 @@ class ConstraintSet(msgspec.Struct, eq=False, kw_only=True):
                 self.remove(constraint.id)
             elif len(left) < len(constraint.points):
                 self.put(msgspec.structs.replace(constraint, points=left, count=len(left)))
-        for piece in tuple(
-            self._evidence.get((observation.scope, observation.evidence_key), {}).values()
-        ):
+        for piece in self.evidence_for(observation.scope, observation.evidence_key):
             # A success below all failing points refutes none of them.
             left = drop_refuted(piece.points, observation.point, settings.direction)
             piece.points = tuple(dict(point) for point in left)

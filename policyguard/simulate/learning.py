@@ -36,6 +36,7 @@ from policyguard.simulate.observed_sessions import (
 )
 from policyguard.simulate.replay import use_replay_key
 from policyguard.simulate.replayed_policy import find_shared_marks
+from policyguard.simulate.trace_player import PROGRESS_INTERVAL
 from policyguard.traces import Reader, Skipped, TraceFile
 from policyguard.traces.convert import RenamedSession, convert_traces, unused_id
 from policyguard.traces.session_trees import SessionTree
@@ -43,8 +44,6 @@ from policyguard.traces.session_trees import SessionTree
 _ORDERED_FIELDS = ("call.session", "session.id", "session.progress")
 """What expressions may read that depends on the sessions before: an id that is used already gets a
 number, and progress counts what is banned."""
-_PROGRESS_INTERVAL = 256
-"""Events between two calls of `on_progress`."""
 
 
 def learn_constraints(
@@ -170,8 +169,8 @@ def _learn_in_order(
     guard = ReplayGuard(compiled, observe=True)
     sessions: dict[str, ReplaySession] = {}
     for count, item in enumerate(convert_traces(_read_in_order(job, on_progress)), 1):
-        if count % _PROGRESS_INTERVAL == 0:
-            on_progress(0, _PROGRESS_INTERVAL)
+        if count % PROGRESS_INTERVAL == 0:
+            on_progress(0, PROGRESS_INTERVAL)
         if isinstance(item, RenamedSession):
             continue
         if isinstance(item, Skipped):

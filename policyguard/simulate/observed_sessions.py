@@ -24,13 +24,10 @@ from policyguard.model.event import (
 from policyguard.simulate.job import Job, JobInputs, load_inputs
 from policyguard.simulate.line_shard import LineShard
 from policyguard.simulate.observations import Ended, Learned, Observations, Place, Started, Step
-from policyguard.simulate.trace_player import IDLE_LINES
+from policyguard.simulate.trace_player import IDLE_LINES, PROGRESS_INTERVAL
 from policyguard.traces import Reader, Skipped, TraceFile
 from policyguard.traces.formats.native import FORMAT
 from policyguard.traces.session_trees import SessionTree
-
-_PROGRESS_INTERVAL = 256
-"""Items between two calls of `on_progress`."""
 
 
 def name_owner(event: Event, project: str) -> SessionStarted:
@@ -152,7 +149,7 @@ class ObservedSessions:
         for count, item in enumerate(trace, 1):
             line = count if shard is None else shard.line
             self._place = file, member, line
-            if count % _PROGRESS_INTERVAL == 0:
+            if count % PROGRESS_INTERVAL == 0:
                 self._on_progress()
                 if line > swept:
                     swept = line + IDLE_LINES

@@ -25,7 +25,7 @@ from policyguard.traces.interleaving import FileEnded
 IDLE_LINES = 100_000
 """A session without an item for so many lines of its file is over; memory is finite. Later items
 with its id belong to a new session."""
-_PROGRESS_INTERVAL = 256
+PROGRESS_INTERVAL = 256
 """Items between two calls of `on_progress`."""
 
 Locate = Callable[[int], tuple[TraceFile, ReadOrder]]
@@ -78,11 +78,11 @@ class TracePlayer:
         is_sampled = self._is_sampled
         count = line = 0
         self.session_counts.clear()
-        next_pause, swept = _PROGRESS_INTERVAL, IDLE_LINES
+        next_pause, swept = PROGRESS_INTERVAL, IDLE_LINES
         for item in items:
             count += 1
             if count == next_pause:
-                next_pause += _PROGRESS_INTERVAL
+                next_pause += PROGRESS_INTERVAL
                 if on_progress is not None:
                     on_progress()
                 if line > swept:

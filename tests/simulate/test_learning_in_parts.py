@@ -273,7 +273,7 @@ def test_parts_teach_what_all_recordings_do(
     job = Job(policies=policies, files=_write_files(folder, files, order), key=KEY)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(observed_sessions, "IDLE_LINES", idle)
-        patch.setattr(observed_sessions, "_PROGRESS_INTERVAL", 2)
+        patch.setattr(observed_sessions, "PROGRESS_INTERVAL", 2)
         patch.setattr(line_shard, "IDLE_LINES", idle)
         whole = _learn(job, inputs, project=project)
         for executor in (InParts(2), InParts(99), InParts(3, by_line=True)):

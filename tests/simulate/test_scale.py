@@ -100,7 +100,7 @@ def test_memory_does_not_grow_with_the_trace(
 
 def test_an_idle_session_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_player, "IDLE_LINES", 20)
-    monkeypatch.setattr(trace_player, "_PROGRESS_INTERVAL", 4)
+    monkeypatch.setattr(trace_player, "PROGRESS_INTERVAL", 4)
     compiled = load(policy(tmp_path / "p.yaml", "budgets: {reads: {calls: 2}}"))
     open_ = list(lines("s", [read("/a"), read("/b"), read("/c")], closed=False))
     others = [list(lines(f"o{n}", [read("/x")], closed=False)) for n in range(30)]
@@ -126,7 +126,7 @@ def test_a_session_with_an_active_sub_agent_is_not_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trace_player, "IDLE_LINES", 6)
-    monkeypatch.setattr(trace_player, "_PROGRESS_INTERVAL", 2)
+    monkeypatch.setattr(trace_player, "PROGRESS_INTERVAL", 2)
     compiled = load(policy(tmp_path / "p.yaml", "budgets: {reads: {calls: 15}}"))
     parent = list(lines("parent", [read("/a")] * 3, closed=False))
     child = lines("child", [read(f"/{n}") for n in range(20)], parent="parent", closed=False)
@@ -147,7 +147,7 @@ def test_an_idle_session_adopts_no_sub_agents(
     others = [list(lines(f"o{n}", [], closed=False)) for n in range(4)]
     child = lines("child", [read("/b")], parent="parent")
     for often in (1, 1000):
-        monkeypatch.setattr(trace_player, "_PROGRESS_INTERVAL", often)
+        monkeypatch.setattr(trace_player, "PROGRESS_INTERVAL", often)
         replay = Replay(compiled, observe=False, labels=None)
         replay.add(Reader().read(write(tmp_path / "t.jsonl", parent, *others, child)))
         assert replay.finish().refused.count == 0
@@ -245,7 +245,7 @@ def test_parts_of_a_replay_add_up_to_the_whole(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace_player, "IDLE_LINES", idle)
         patch.setattr(line_shard, "IDLE_LINES", idle)
-        patch.setattr(trace_player, "_PROGRESS_INTERVAL", 3)
+        patch.setattr(trace_player, "PROGRESS_INTERVAL", 3)
         whole = simulate(job, loaded, _ignore_progress)
         parts = [
             FoldWorker(start_replay, job, loaded, LineShard(n, workers), _ignore_progress).run()[0]

@@ -3,10 +3,10 @@
     python -m benchmarks.workers [--quick] [FORMAT …]
 
 The recorded runs of a format (`POLICYGUARD_TRACES`) are copied until they take a while; of our own
-format (`policyguard`) sessions are generated. By turns they are replayed by one worker, by two, and
-by two processes at once that get half of them each: what a machine has for a second worker depends
-on what else runs on it. Each run is the whole command; the start, with as many workers, that of few
-sessions.
+format (`policyguard`) sessions are generated, in two files and in one that workers share by lines.
+By turns they are replayed by one worker, by two, and by two processes at once that get half of them
+each: what a machine has for a second worker depends on what else runs on it. Each run is the whole
+command; the start, with as many workers, that of few sessions.
 """
 
 from __future__ import annotations
@@ -26,16 +26,20 @@ from benchmarks.replay import TRACES, formats, write_trace
 ONE, TWO, APART = "one worker", "two workers", "two processes"
 START, START_TWO = "start", "start of two"
 HALVES = ("even", "odd")
-OWN = "policyguard"
+OWN, OWN_SHARED = "policyguard", "policyguard, one file"
+WHOLE = "whole.jsonl"
 OWN_LINES = 400_000
 
 
 def write_sessions(folder: Path, lines: int) -> None:
-    """Write sessions in our own format into three folders: two halves, and a few."""
+    """Write sessions in our own format: two halves and a few into folders, and one file of all."""
     for name, count in ((HALVES[0], lines // 2), (HALVES[1], lines // 2), (START, 1)):
         place = folder / name
         place.mkdir()
         write_trace(place / f"{name}.jsonl", count)
+    with (folder / WHOLE).open("wb") as whole:
+        for half in HALVES:
+            whole.write((folder / half / f"{half}.jsonl").read_bytes())
 
 
 def copy_runs(files: list[Path], folder: Path, size: int) -> None:
@@ -75,14 +79,15 @@ def start(workers: int, folder: Path) -> list[str]:
     return [sys.executable, "-m", "benchmarks.replay", "--replay", str(workers), *files]
 
 
-def measure(folder: Path, rounds: int) -> dict[str, list[float]]:
-    """Return the seconds of each contender's runs."""
+def measure(folder: Path, rounds: int, *, shared: bool) -> dict[str, list[float]]:
+    """Return the seconds of each contender's runs; if `shared`, workers read one file of all."""
     halves = [folder / half for half in HALVES]
+    whole = [folder / WHOLE] if shared else halves
     contenders = {
         START: [start(1, folder / START)],
         START_TWO: [start(2, folder / START)],
-        ONE: [simulate(1, *halves)],
-        TWO: [simulate(2, *halves)],
+        ONE: [simulate(1, *whole)],
+        TWO: [simulate(2, *whole)],
         APART: [simulate(1, half) for half in halves],
     }
     seconds: dict[str, list[float]] = defaultdict(list)
@@ -100,17 +105,18 @@ def main() -> None:
     share = 4 if options.quick else 1
     report = Report("workers", "A second worker")
     rows = []
-    files_by_format: dict[str, list[Path]] = {OWN: [], **formats()}
+    files_by_format: dict[str, list[Path]] = {OWN: [], OWN_SHARED: [], **formats()}
     for name, files in files_by_format.items():
         if options.formats and name not in options.formats:
             continue
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place)
-            if name == OWN:
+            if name in (OWN, OWN_SHARED):
                 write_sessions(folder, OWN_LINES // share)
             else:
                 copy_runs(files, folder, 240_000_000 // share)
-            seconds = measure(folder, 2 if options.quick else 4)
+            rounds = 2 if options.quick else 4
+            seconds = measure(folder, rounds, shared=name == OWN_SHARED)
         rows.append((name, *_row(seconds)))
         report.figures[name] = dict(seconds)
     heads = ["format", "one worker s", "two s", "gain", "beyond the start"]

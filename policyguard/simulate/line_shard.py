@@ -6,25 +6,29 @@ from zlib import crc32
 
 import msgspec
 
+from policyguard.model.event import SessionEnded
 from policyguard.simulate.trace_player import IDLE_LINES
-from policyguard.traces.formats.native import parse_head
+from policyguard.traces.formats.native import EventHead, parse_head
+
+_END = SessionEnded.__struct_config__.tag
 
 
-class _ChildSession(msgspec.Struct):
-    """A session with a parent or a source, and the number of its last line."""
+class _OpenSession(msgspec.Struct):
+    """A session that is not over, and the number of its last line or of a descendant's."""
 
     worker: int
-    parent: str
-    last_line: int = 0
+    parent: _OpenSession | None
+    last_line: int
 
 
 class LineShard:
     """A filter for the lines of one worker: number `index` (from 0) of `count`.
 
     The source of a converted session decides the worker, else its id, so that one worker has all
-    sessions of a source; a session with a parent goes where its parent goes. Every
-    worker sees all lines, so `line` (from 1) is the same for all. `bytes_read` counts this
-    worker's lines, which are all lines if `is_whole`.
+    sessions of a source; a session with a parent goes where its parent goes. What its first line
+    says counts as long as it is open, as in a replay. Every worker sees all lines, so `line` (from
+    1) is the same for all. `bytes_read` counts this worker's lines, which are all lines if
+    `is_whole`.
     """
 
     def __init__(self, index: int = 0, count: int = 1) -> None:
@@ -33,11 +37,13 @@ class LineShard:
         self.bytes_read = 0
         self.has_several_sessions = False
         self._first_session: str | None = None
-        self._last_assignment: tuple[str | None, int] = (None, 0)
+        self._latest_name: str | None = None
+        self._latest: _OpenSession | None = None
+        self._is_latest_own = False
         self._swept_line = 0
         self.is_whole = count == 1
         self._count = count
-        self._children: dict[str, _ChildSession] = {}
+        self._sessions: dict[str, _OpenSession] = {}
 
     def begin(self, *, whole: bool = False) -> None:
         """Start a file, or files that are read as one; with `whole`, this worker takes it all."""
@@ -45,66 +51,66 @@ class LineShard:
         self.line = 0
         self.has_several_sessions = False
         self._first_session = None
-        self._last_assignment = (None, 0)
+        self._latest_name = self._latest = None
         self._swept_line = 0
-        self._children.clear()
+        self._sessions.clear()
 
     def __call__(self, line: bytes) -> bool:
         """Return whether a line is for this worker; lines that are not events go to the first."""
         self.line += 1
-        if not self.is_whole and self._assign_worker(line) != self.index:
-            return False
+        if not self.is_whole:
+            head = parse_head(line)
+            if head is None:
+                is_own = self.index == 0
+            elif head.session == self._latest_name and head.event != _END:
+                is_own = self._is_latest_own  # most lines follow a line of the same session
+            else:
+                is_own = self._find_worker(head) == self.index
+            if not is_own:
+                return False
         self.bytes_read += len(line)
         return True
 
-    def _assign_worker(self, line: bytes) -> int:
-        head = parse_head(line)
-        if head is None:
-            return 0
-        session = head.session
-        last, worker = self._last_assignment
-        if session == last and not head.parent:
-            return worker  # most lines follow a line of the same session
-        self._last_assignment = (None, 0)
-        if session != self._first_session:
+    def _find_worker(self, head: EventHead) -> int:
+        name = head.session
+        self._touch(self._latest, self.line - 1)
+        if name != self._first_session:
             self.has_several_sessions = self._first_session is not None
-            self._first_session = self._first_session or session
+            self._first_session = self._first_session or name
         if self.line - self._swept_line >= IDLE_LINES:
             self._drop_idle()
-        child = self._children.get(session)
-        if child is None:
-            if not head.parent and not head.source:
-                worker = self._worker_of(session)
-                self._last_assignment = (session, worker)
-                return worker
-            worker = self._worker_of(head.parent) if head.parent else self._hash(head.source)
-            child = _ChildSession(worker, head.parent)
-            self._children[session] = child
-        self._touch(child)
-        if head.event == "closed":
-            del self._children[session]
-        return child.worker
+        session = self._sessions.get(name)
+        if session is None or self._is_over(session):
+            session = self._sessions[name] = self._open(head)
+        self._latest_name, self._latest = name, session
+        self._is_latest_own = session.worker == self.index
+        if head.event == _END:
+            self._touch(session, self.line)
+            del self._sessions[name]
+            self._latest_name = self._latest = None
+        return session.worker
 
-    def _worker_of(self, session: str) -> int:
-        child = self._children.get(session)
-        if child is not None:
-            return child.worker
-        return self._hash(session)
+    def _open(self, head: EventHead) -> _OpenSession:
+        parent = self._sessions.get(head.parent) if head.parent else None
+        if parent is not None and not self._is_over(parent):
+            return _OpenSession(parent.worker, parent, self.line)
+        return _OpenSession(self._hash(head.parent or head.source or head.session), None, self.line)
+
+    def _is_over(self, session: _OpenSession) -> bool:
+        return self.line - session.last_line > IDLE_LINES
 
     def _hash(self, name: str) -> int:
         return crc32(name.encode("utf-8", "surrogatepass")) % self._count
 
-    def _touch(self, child: _ChildSession | None) -> None:
-        """Note that a session and its ancestors are active."""
-        while child is not None and child.last_line != self.line:
-            child.last_line = self.line
-            child = self._children.get(child.parent)
+    def _touch(self, session: _OpenSession | None, line: int) -> None:
+        """Note that a session and its ancestors were active in a line."""
+        while session is not None and session.last_line < line:
+            session.last_line = line
+            session = session.parent
 
     def _drop_idle(self) -> None:
         """Forget sessions without a line for so long that they are over."""
         self._swept_line = self.line
-        self._children = {
-            session: child
-            for session, child in self._children.items()
-            if self.line - child.last_line <= IDLE_LINES
+        self._sessions = {
+            name: session for name, session in self._sessions.items() if not self._is_over(session)
         }

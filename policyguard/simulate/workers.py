@@ -5,8 +5,9 @@ from __future__ import annotations
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from heapq import heapreplace
 from itertools import chain, islice
 from multiprocessing import connection, get_context
 from multiprocessing.connection import Connection
@@ -49,6 +50,8 @@ _FILES_PER_WORKER = 8
 """If each worker has at least so many files, the last one leaves others idle for a short time."""
 _BATCHES_PER_WORKER = 2
 """What is left, by the size of a worker's next batch: it shrinks, so that all end together."""
+_EVEN = 17 / 16
+"""What the busiest worker may have over its share before large files are shared by lines."""
 _TREES_AHEAD = 16
 """Trees that are looked at before the next look at messages; to replay so many takes far longer."""
 
@@ -265,6 +268,9 @@ class Batches:
         small = self._size // (workers * _FILES_PER_WORKER)
         sized.sort(key=lambda tree: -tree[1] if tree[1] > small else 0)
         self._large = sum(size > small for _, size in sized)
+        self._are_even = _fullest([size for _, size in sized], workers) * workers <= (
+            self._size * _EVEN
+        )
         self._unseen = iter_reading_units(files, sized)
         self._units: deque[ReadingUnit] = deque()
         self._batches = workers * _BATCHES_PER_WORKER
@@ -273,12 +279,13 @@ class Batches:
     def share_large_files(self, on_progress: Callable[[], None]) -> list[SessionTree]:
         """Return the files that all workers share. `on_progress` may raise to stop.
 
-        To share costs each worker a look at all lines, so small files are not shared.
+        To share costs each worker a look at all lines, so small files are not shared, and large
+        ones only where whole files would leave a worker idle.
         """
         shared: list[SessionTree] = []
         for unit in islice(self._unseen, self._large):
             on_progress()
-            if unit is not None and unit.is_shared:
+            if unit is not None and unit.is_shared and not self._are_even:
                 self._size -= unit.size
                 shared += unit.trees
             elif unit is not None:
@@ -305,6 +312,14 @@ class Batches:
             trees += unit.trees
         self._size -= taken
         return trees
+
+
+def _fullest(sizes: Iterable[int], workers: int) -> int:
+    """Return the load of the fullest worker if each size in turn goes to the emptiest."""
+    loads = [0] * workers
+    for size in sizes:
+        heapreplace(loads, loads[0] + size)
+    return max(loads)
 
 
 def _run_worker(pipe: Connection, number: int, workers: int) -> None:

@@ -199,6 +199,29 @@ def test_small_files_are_read_by_one_worker_and_large_ones_shared(tmp_path: Path
     assert [*chain(*_take_all(batches))] == [17, *range(16)]
 
 
+@pytest.mark.parametrize(
+    ("sizes", "shared"),
+    [
+        ((5000, 5000), []),
+        ((5000, 4700), []),
+        ((5000, 4000), [0, 1]),
+        ((5000, 4000, 900), []),
+        ((5000, 5000, 5000), [0, 1, 2]),
+        ((9000, 3000, 3000, 3000), []),
+        ((9000, 9000, *[20] * 50), []),
+        ((9000, 7000, *[20] * 100), []),
+    ],
+)
+def test_large_files_are_shared_only_where_whole_ones_leave_a_worker_idle(
+    tmp_path: Path, sizes: tuple[int, ...], shared: list[int]
+) -> None:
+    files = [_file(tmp_path / f"{number:03}.jsonl", size) for number, size in enumerate(sizes)]
+    batches = _batches(files)
+    assert _indices(batches.share_large_files(lambda: None)) == shared
+    left = sorted(chain(*_take_all(batches)))
+    assert left == [index for index in range(len(sizes)) if index not in shared]
+
+
 def test_to_look_at_large_files_can_be_stopped(tmp_path: Path) -> None:
     def stop() -> None:
         raise InterruptedError

@@ -194,7 +194,13 @@ CALLS = st.lists(
     max_size=6,
 )  # fmt: skip
 SESSIONS = st.lists(
-    st.tuples(CALLS, st.sampled_from([True, False, None]), st.booleans(), st.integers(-1, 3)),
+    st.tuples(
+        CALLS,
+        st.sampled_from([True, False, None]),
+        st.booleans(),
+        st.integers(-1, 3),
+        st.integers(-1, 7),
+    ),
     min_size=1,
     max_size=7,
 )
@@ -219,13 +225,16 @@ def test_parts_of_a_replay_add_up_to_the_whole(
     workers: int,
     idle: int,
 ) -> None:
-    """Interleaved sessions, some with parents, some never closed, and invalid lines."""
+    """Interleaved sessions, some with parents, never closed or started twice; invalid lines."""
     folder = tmp_path_factory.mktemp("parts")
     waiting = []
-    for number, (calls, success, closed, parent) in enumerate(sessions):
+    for number, (calls, success, closed, parent, other_parent) in enumerate(sessions):
         started = {"parent": f"s{parent}"} if 0 <= parent < number else {}
         session = lines(f"s{number}", calls, success=success, closed=closed, **started)
         waiting.append(list(session))
+        if other_parent >= 0:
+            again, *_ = lines(f"s{number}", [], parent=f"s{other_parent}")
+            waiting[-1].insert(len(waiting[-1]) // 2, again)
     waiting += [['{"broken": '], ["[1]"], ['{"event":"odd","session":"s0"}']]
     merged = []
     while any(waiting):

@@ -8,7 +8,7 @@ import msgspec
 
 from policyguard.model.event import SessionEnded
 from policyguard.simulate.trace_player import IDLE_LINES
-from policyguard.traces.formats.native import EventHead, parse_head
+from policyguard.traces.formats.native import EventHead, is_event, parse_head
 
 _END = SessionEnded.__struct_config__.tag
 
@@ -18,7 +18,7 @@ class _OpenSession(msgspec.Struct):
 
     worker: int
     parent: _OpenSession | None
-    last_line: int
+    last_line: int = 0
 
 
 class LineShard:
@@ -60,7 +60,8 @@ class LineShard:
         self.line += 1
         if not self.is_whole:
             head = parse_head(line)
-            if head is None:
+            if head is None or not is_event(head):
+                self._leave_latest(self.line - 1)
                 is_own = self.index == 0
             elif head.session == self._latest_name and head.event != _END:
                 is_own = self._is_latest_own  # most lines follow a line of the same session
@@ -73,7 +74,7 @@ class LineShard:
 
     def _find_worker(self, head: EventHead) -> int:
         name = head.session
-        self._touch(self._latest, self.line - 1)
+        self._leave_latest(self.line - 1)
         if name != self._first_session:
             self.has_several_sessions = self._first_session is not None
             self._first_session = self._first_session or name
@@ -85,16 +86,15 @@ class LineShard:
         self._latest_name, self._latest = name, session
         self._is_latest_own = session.worker == self.index
         if head.event == _END:
-            self._touch(session, self.line)
+            self._leave_latest(self.line)
             del self._sessions[name]
-            self._latest_name = self._latest = None
         return session.worker
 
     def _open(self, head: EventHead) -> _OpenSession:
         parent = self._sessions.get(head.parent) if head.parent else None
         if parent is not None and not self._is_over(parent):
-            return _OpenSession(parent.worker, parent, self.line)
-        return _OpenSession(self._hash(head.parent or head.source or head.session), None, self.line)
+            return _OpenSession(parent.worker, parent)
+        return _OpenSession(self._hash(head.parent or head.source or head.session), None)
 
     def _is_over(self, session: _OpenSession) -> bool:
         return self.line - session.last_line > IDLE_LINES
@@ -102,8 +102,9 @@ class LineShard:
     def _hash(self, name: str) -> int:
         return crc32(name.encode("utf-8", "surrogatepass")) % self._count
 
-    def _touch(self, session: _OpenSession | None, line: int) -> None:
-        """Note that a session and its ancestors were active in a line."""
+    def _leave_latest(self, line: int) -> None:
+        """Note that the latest session, and so its ancestors, had this line as its last."""
+        session, self._latest_name, self._latest = self._latest, None, None
         while session is not None and session.last_line < line:
             session.last_line = line
             session = session.parent

@@ -8,7 +8,7 @@ import msgspec
 
 from policyguard.model.event import SessionEnded
 from policyguard.simulate.trace_player import IDLE_LINES
-from policyguard.traces.formats.native import EventHead, is_event, parse_head
+from policyguard.traces.formats.native import EventHead, parse_head
 
 _END = SessionEnded.__struct_config__.tag
 
@@ -60,7 +60,7 @@ class LineShard:
         self.line += 1
         if not self.is_whole:
             head = parse_head(line)
-            if head is None or not is_event(head):
+            if head is None:
                 self._leave_latest(self.line - 1)
                 is_own = self.index == 0
             elif head.session == self._latest_name and head.event != _END:

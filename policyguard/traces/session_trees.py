@@ -133,7 +133,7 @@ def _read_head(file: Path, rows: Rows) -> FileHead | None:
     ):
         return None
     event = _read_first_line(content)
-    if event is not None and native.is_event(event):
+    if event is not None:
         parent = (file.parent, event.parent) if event.parent else None
         return FileHead((file.parent, event.session), parent, is_event=True)
     main = claude_code.main_session_file(file)

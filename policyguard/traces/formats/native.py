@@ -34,14 +34,10 @@ _head_decoder = msgspec.json.Decoder(EventHead)
 def parse_head(line: bytes) -> EventHead | None:
     """Decode a line's head; return None if the line cannot be an event."""
     try:
-        return _head_decoder.decode(line)
+        head = _head_decoder.decode(line)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return None
-
-
-def is_event(head: EventHead) -> bool:
-    """Return whether the head names a known kind of event."""
-    return head.event in _EVENT_KINDS
+    return head if head.event in _EVENT_KINDS else None
 
 
 def detect(sample: Sample) -> bool:

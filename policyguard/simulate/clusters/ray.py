@@ -5,42 +5,52 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 
 from policyguard.simulate.clusters.cluster import Ended, Engine, Task
-from policyguard.simulate.job import Result, WorkerError
+from policyguard.simulate.job import WorkerError
 
 _RETRIES = 3
 
 
+class _RayTask(NamedTuple):
+    """A task's result, which stays where it is, and the events in it, which come here."""
+
+    result: ray.ObjectRef
+    events: ray.ObjectRef
+
+
 class _Ray:
     def submit(self, function: Callable[..., Any], *args: object) -> Task:
-        remote = ray.remote(function).options(max_retries=_RETRIES, num_cpus=1)
-        task: Task = remote.remote(*args)
-        return task
+        remote = ray.remote(_run).options(num_returns=2, max_retries=_RETRIES, num_cpus=1)
+        given = [arg.result if isinstance(arg, _RayTask) else arg for arg in args]
+        return _RayTask(*remote.remote(function, *given))
 
     def wait(self, tasks: Sequence[Any], seconds: float) -> list[Task]:
-        return list(
-            ray.wait([*tasks], num_returns=len(tasks), timeout=seconds, fetch_local=False)[0]
+        waiting = {task.events: task for task in tasks}
+        ended, _ = ray.wait(
+            [*waiting], num_returns=len(waiting), timeout=seconds, fetch_local=False
         )
+        return [waiting[events] for events in ended]
 
     def check(self, task: Any) -> Ended:
-        return Ended(ray.get(ray.remote(_count_events).options(num_cpus=0).remote(task)))
+        return Ended(ray.get(task.events))
 
     def result(self, task: Any) -> Any:
-        return ray.get(task)
+        return ray.get(task.result)
 
     def cancel(self, tasks: Sequence[Any]) -> None:
         for task in tasks:
             with suppress(ray.exceptions.RayError):
-                ray.cancel(task, force=True)
+                ray.cancel(task.result, force=True)
 
 
-def _count_events(result: Result) -> int:
-    """Return the events of a result, where it is. Fails if it cannot be had."""
-    return result.events
+def _run(function: Callable[..., Any], *args: Any) -> tuple[Any, int]:
+    """Run a task in a worker. No task of its own asks for the events: it would start a worker."""
+    result = function(*args)
+    return result, result.events
 
 
 @contextmanager

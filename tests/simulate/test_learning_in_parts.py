@@ -251,7 +251,7 @@ def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return (str(file),), JobInputs.load(Job(policies=(str(file),)))
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150, 15), deadline=None)
 @given(
     files=FILES,
     order=st.randoms(use_true_random=False),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from policyguard.shell.command_line import MANY, SimpleCommand
-from policyguard.shell.script.assigned_names import VARIABLE_NAME
+from policyguard.shell.script.assigned_names import UNKNOWN_NAME, VARIABLE_NAME
 from policyguard.shell.script.evaluated import find_evaluated, run_evaluated
 from policyguard.shell.script.inputs import Tail
 from policyguard.shell.script.values import Value
@@ -25,16 +25,22 @@ _WITHOUT_VALUE = frozenset(("unset", "unsetenv", "local", "declare", "typeset"))
 """Declarations behind which a name without a value has none, or that of a caller."""
 
 
+_SURE = frozenset(("declare", "export", "readonly", "typeset"))
+"""Declarations that assign wherever they stand."""
+_HARMLESS = frozenset("gxr")
+"""Options of declarations with which they assign what they are given."""
+
+
 class _Assignment(NamedTuple):
     name: str
     value: Value
     is_appended: bool = False
 
 
-def assign(reading: Statements, node: Node) -> tuple[str, ...]:
+def assign(reading: Statements, node: Node, *, is_certain: bool) -> tuple[str, ...]:
     """Read `name=value`; return the name."""
     assignment = _read_assignment(reading, node)
-    _assign(reading, assignment)
+    _assign(reading, assignment, is_certain=is_certain and reading.replaces_values)
     return (assignment.name,)
 
 
@@ -52,12 +58,10 @@ def _read_assignment(reading: Statements, node: Node) -> _Assignment:
     return _Assignment(name, value, children[1].type == "+=")
 
 
-def _assign(reading: Statements, assignment: _Assignment) -> None:
+def _assign(reading: Statements, assignment: _Assignment, *, is_certain: bool) -> None:
     name, value, is_appended = assignment
-    if is_appended:
-        reading.variables.append(name, value, is_certain=reading.replaces_values)
-    else:
-        reading.variables.assign(name, value)
+    change = reading.variables.append if is_appended else reading.variables.assign
+    change(name, value, is_certain=is_certain)
     if isinstance(value, str):
         reading.wrapped.assign(name, value)
 
@@ -106,11 +110,19 @@ def run_declaration(reading: Statements, node: Node, tail: Tail) -> list[int]:
     if name == "unset" or "g" in options:
         variables.expose([*names, *bare])
     elif name in _LOCAL:
-        is_certain = reading.is_certain and reading.wrapped.is_builtin(name)
-        variables.declare([*names, *bare], is_certain=is_certain)
+        is_sure = reading.is_certain and reading.wrapped.is_builtin(name)
+        variables.declare([*names, *bare], is_certain=is_sure)
+    is_certain = (
+        reading.replaces_values
+        and reading.wrapped.is_builtin(name)
+        and name in _SURE
+        and _HARMLESS.issuperset(options)
+    )
     for assignment in assignments:  # `local x=a y=$x` has read the `$x` from before
-        _assign(reading, assignment)
+        _assign(reading, assignment, is_certain=is_certain)
     variables.forget_unnamed(words)
+    if any(map(UNKNOWN_NAME.match, words)):
+        variables.doubt_assignments()
     if "n" in options and name not in ("export", "unset"):
         variables.add_references()
     elif not _CHANGING.isdisjoint(options):

@@ -11,6 +11,7 @@ import msgspec
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.shell.command_line import ANY, MANY
 from policyguard.shell.script.assigned_names import (
+    DECLARERS,
     READ_INTO,
     READERS,
     UNKNOWN_NAME,
@@ -27,6 +28,7 @@ from policyguard.shell.script.values import (
     Value,
     Values,
     append,
+    is_known,
     is_long,
     without_patterns,
 )
@@ -52,6 +54,10 @@ class Bindings:
         self.have_choices = False
         """Whether some variable has had several values."""
         self._constants: set[str] = set()
+        self._arrays: set[str] = set()
+        """Names of which a text may be the first word only."""
+        self._is_replacing = True
+        """Whether nothing can keep an assignment that is reached from replacing a value."""
         self._locals: list[Declared] = []
         """For each function that runs, what its own variables were before, and if that is sure."""
         self._texts: list[str] = []
@@ -76,16 +82,27 @@ class Bindings:
         self._unstable.update(names)
         self._losses += len(self._unstable) - before
 
-    def assign(self, name: str, value: Value) -> None:
-        """Give `name` a value, beside those that it has: nothing says for certain that it ran."""
-        self._set(name, (*self._values.get(name, ()), without_patterns(value)))
+    def assign(self, name: str, value: Value, *, is_certain: bool) -> None:
+        """Give `name` a value, beside those that it has unless this is certain to run.
+
+        An assignment of what is not known may fail, and leave the value as it was.
+        """
+        known = self._values.get(name, ())
+        if is_certain and self._replaces(name) and is_known(value):
+            if not all(isinstance(one, str) and one != MANY for one in known):
+                self._arrays.add(name)
+            known = ()
+        self._set(name, (*known, without_patterns(value)))
 
     def append(self, name: str, value: Value, *, is_certain: bool) -> None:
         """Append to what `name` stands for; if that is certain, it is not what it was."""
         known = self.list_values(name)
         longer = [append(one, without_patterns(value)) for one in known]
-        kept = () if is_certain and name not in self._constants else known
+        kept = () if is_certain and self._replaces(name) else known
         self._set(name, (*kept, *longer))
+
+    def _replaces(self, name: str) -> bool:
+        return self._is_replacing and name not in self._constants
 
     def _set(self, name: str, values: Iterable[Value]) -> None:
         several = tuple(dict.fromkeys(values))
@@ -97,6 +114,10 @@ class Bindings:
     def fix(self, names: Iterable[str]) -> None:
         """Note that these variables are constants, which cannot be changed or removed."""
         self._constants.update(names)
+
+    def doubt_assignments(self) -> None:
+        """Note that assignments from here on may leave a variable as it was."""
+        self._is_replacing = False
 
     def try_each(self, text: str) -> Iterator[None]:
         """Let the variables that `text` uses be one of their values, then another; then each."""
@@ -173,6 +194,7 @@ class Bindings:
         """
         changed = [name for name, now in self._values.items() if now != kept.values.get(name)]
         self.destabilize(changed)
+        self.doubt_assignments()  # with `extdebug`, a trap has commands left out
         self._moves_anytime = self._moves_anytime or self.positional is not None
         self.restore(kept)
 
@@ -196,6 +218,8 @@ class Bindings:
         if program == "printf" and not any(word[:2] == "-v" for word in words):
             return
         self.forget_unnamed(words[:2] if program == "printf" else words)
+        if program in DECLARERS:  # `\\readonly x`
+            self.doubt_assignments()
         for word in words:
             # `read -rax` and `printf -vx` have the name in the same word.
             self.forget_named((word, word[2:], word[3:], word[4:]) if word[:1] == "-" else (word,))

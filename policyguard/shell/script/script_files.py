@@ -42,6 +42,7 @@ def _read_script(
             return indices
         if options.wrapper.sources:
             wrapped.reading.opaque["commands are read from a file"] = None
+            wrapped.reading.variables.doubt_assignments()
         return []
     if file is not None and file.startswith(PROCESS_FILE):
         given = Input(given.words, wrapped.outputs.static_output(given.words))

@@ -148,6 +148,7 @@ class Statements:
     def add_unknown(self, reason: str, sources: Sequence[int] = ()) -> list[int]:
         """Note that something runs which cannot be seen; `sources` are where it comes from."""
         self.opaque[reason] = None
+        self.variables.doubt_assignments()
         command = SimpleCommand(MANY, MANY, (MANY,), sources=tuple(sources))
         if command not in self.commands:
             self.commands.append(command)
@@ -245,7 +246,7 @@ class Statements:
         if kind in _DECLARATIONS:
             return run_declaration(self, node, tail)
         if kind == "variable_assignment":
-            names = assign(self, node)
+            names = assign(self, node, is_certain=True)
             return [self.add(SimpleCommand("", "", (), tail.redirects, names))]
         if kind in ("comment", "heredoc_body"):
             return []
@@ -342,7 +343,7 @@ class Statements:
         for child in node.named_children:
             kind = child.type
             if kind == "variable_assignment":
-                names += assign(self, child)
+                names += assign(self, child, is_certain=False)
             elif kind in _REDIRECTS:
                 more, read, to_process = self.redirections.read(child)
                 tail = tail.join(more)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.shell.command_line import GLOB, MANY
+from policyguard.shell.words import is_static
 
 Value = str | tuple[str, ...]
 """A text, or the words of an array."""
@@ -29,6 +30,11 @@ def append(value: Value, more: Value) -> Value:
     if isinstance(value, str) and isinstance(more, str) and MANY not in value:
         return value + more
     return MANY
+
+
+def is_known(value: Value) -> bool:
+    """Whether nothing of a value is unknown."""
+    return is_static(value) if isinstance(value, str) else all(map(is_static, value))
 
 
 def is_long(value: Value) -> bool:

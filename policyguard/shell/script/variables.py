@@ -44,7 +44,7 @@ class Variables(Bindings):
         """Return what `${name[@]}` stands for, or `${name[*]}`, which is `joined` in quotes."""
         values = self.list_values(name)
         if len(values) > 1 or isinstance(values[0], str) or self._is_never_known(name):
-            return self.read(name, quoted=quoted)
+            return MANY if name in self._arrays else self.read(name, quoted=quoted)
         return self._read_words(values[0], quoted=quoted, joined=joined)
 
     def _is_never_known(self, name: str) -> bool:

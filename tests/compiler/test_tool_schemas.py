@@ -284,9 +284,9 @@ def test_recursive_references_are_fast(kind: str) -> None:
     schema = {"type": "object", "properties": {"x": {"$ref": "#/$defs/a0"}}, "$defs": parts}
     root = parse(json.dumps(schema), "x.json").root
     assert root is not None
-    begun = time.perf_counter()
+    begun = time.process_time()
     found, wrong = argument_type(root)
-    assert time.perf_counter() - begun < 2
+    assert time.process_time() - begun < 2
     assert wrong == []
     assert isinstance(found, RecordType)
 

@@ -422,7 +422,7 @@ def test_calls_go_on_as_the_policy_says_while_the_database_is_away(
         try:
             began = time.monotonic()
             decisions = [session.check("step", {"n": number}) for number in range(1, 6)]
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 25  # to wait for it each time takes 50 s
         finally:
             postgres.start()
         for decision in decisions:
@@ -441,11 +441,13 @@ def test_another_guard_sees_a_constraint_at_once(postgres: Server, policy: Path)
     one, two = (Guard.load(policy, store=address) for _ in range(2))
     with one, two:
         here, there = one.session("a", project="p"), two.session("b", project="p")
-        there.preview("run", {"x": 1})  # it has looked, and would look again a second later
+        there.preview("run", {"x": 1})  # it has looked
+        assert two._constraint_sync is not None
+        two._constraint_sync.next_poll = float("inf")
         assert here.record(here.check("run", {"x": 1}), error="boom").learned
-        began = time.monotonic()
+        deadline = time.monotonic() + 30
         while there.preview("run", {"x": 1}):
-            assert time.monotonic() - began < 0.9
+            assert time.monotonic() < deadline
             time.sleep(0.005)
 
 

@@ -12,7 +12,7 @@ import pytest
 from policyguard.simulate.job import FoldWorker, Job, JobInputs, merge
 from policyguard.simulate.line_shard import LineShard
 from policyguard.simulate.simulation import simulate
-from tests.simulate.recording import lines, policy, read, write
+from tests.simulate.recording import failed, lines, policy, read, write
 
 PARENTS = "pqrst"
 """Of sessions with other workers."""
@@ -135,3 +135,12 @@ def test_a_sample_has_the_same_sessions_after_a_parent_has_ended(
 def test_a_file_that_no_condition_reads_is_skipped_once(tmp_path: Path) -> None:
     report = _check(tmp_path, [*lines("s", [read("/a")])], where="agent == 'x'")
     assert (report.traces.skipped, report.traces.sessions) == (1, 0)
+
+
+def test_errors_of_parallel_calls_are_in_the_order_of_their_results(tmp_path: Path) -> None:
+    start, turn, call, boom, other_call, full, end = lines(
+        "a", [failed("run", "boom"), failed("run", "full")]
+    )
+    other = lines("b", [failed("run", "full"), failed("run", "boom")])
+    report = _check(tmp_path, [start, turn, call, other_call, boom, full, *other, end])
+    assert [error.error for error in report.signatures.unmatched] == ["boom", "full"]

@@ -56,7 +56,8 @@ class Census:
         self, trace: TraceFile, order: tuple[int, int] | None = None, *, whole: bool = False
     ) -> None:
         """Count the session trees of a file."""
-        self._shard.begin(whole=whole)
+        by_source = self._labels is not None and self._labels.has_file_labels
+        self._shard.begin(whole=whole, by_source=by_source)
         self._number.begin(str(trace.path))
         self._add(trace, lambda: trace.path)
 
@@ -86,6 +87,7 @@ class Census:
                 root = self._begin(item, path())
             if isinstance(item, SessionEnded):
                 self.events -= item.__class__ is FileEnded
+                self._number(item)
                 del self._open[item.session]
                 if root.id == item.session:
                     root.success = root.success if item.success is None else item.success
@@ -94,16 +96,16 @@ class Census:
             if session == root.id:
                 self._end(root)
         self._open.clear()
-        several = self._shard.has_several_sessions
         for root in self._first:
-            alone = self._counts[root.file] == 1 and (root.source != "" or not several)
-            self._add_tree_of(root, only_session=alone)
+            several = self._counts[root.file] > 1 or self._shard.has_several_sessions(root.source)
+            self._add_tree_of(root, only_session=not several)
 
     def _begin(self, event: Event, path: Path) -> _Root:
         parent = event.parent if isinstance(event, SessionStarted) else ""
+        number = self._number(event)
         root = self._open.get(parent) if parent else None
         if root is None:
-            root = _Root(event, self._number(event), path)
+            root = _Root(event, number, path)
         if self._labels is not None and self._labels.has_file_labels:
             file = (event.source if isinstance(event, SessionStarted) else "") or str(path)
             self._counts[file] += 1

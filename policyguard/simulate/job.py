@@ -19,6 +19,7 @@ from policyguard.simulate.sampling import Draw
 from policyguard.simulate.tally import ReportSize
 from policyguard.traces import Reader, TraceFile
 from policyguard.traces.containers.row_filter import Rows
+from policyguard.traces.formats.native import FORMAT
 from policyguard.traces.session_trees import SessionTree, find_session_trees, join_trees
 
 
@@ -234,7 +235,9 @@ class FoldWorker(Generic[R]):
             self._report_progress()
         else:
             for member, trace in enumerate(reader.iter_files(files[index])):
-                self._fold.add(trace, (index, member), whole=not is_shared)
+                # Of a shared file, the first worker says why it cannot be read.
+                if trace.format == FORMAT or not is_shared or self._shard.index == 0:
+                    self._fold.add(trace, (index, member), whole=not is_shared)
                 self._report_progress()
         if self._shard.bytes_read == before:
             self._file_bytes += sum(file_size(files[index]) for index in tree.indices)

@@ -77,13 +77,14 @@ class Replay:
         self.tally = Tally(names, report_size, own_entries, draw)
         self._labels = labels
         self._shard, self._sample = shard, sample
+        self._by_source = labels is not None and labels.has_file_labels
         self._player = TracePlayer(
             policies,
             timelines=report_size.timelines > 0,
             on_progress=on_progress,
             on_tool=self._tools.add if own_entries else None,
             is_sampled=sample,
-            by_source=labels is not None and labels.has_file_labels,
+            by_source=self._by_source,
         )
         self._file_count = 0
         self._pending: list[Run] = []  # each may turn out to be the only session of its file
@@ -104,7 +105,7 @@ class Replay:
         self._file_count += 1
         order = order or (self._file_count, 0)
         if self._shard is not None:
-            self._shard.begin(whole=whole)
+            self._shard.begin(whole=whole, by_source=self._by_source)
         if self._sample is not None:
             self._sample.begin(str(trace.path))
         shard = self._shard if trace.format == FORMAT else None
@@ -163,11 +164,12 @@ class Replay:
                 self._pending.append(run)
             else:
                 self._add_run(run, only_session=False)
-        several = self._shard is not None and self._shard.has_several_sessions
         pending, self._pending = self._pending, []
         for run in pending:
-            alone = self._player.session_counts[run.source or run.order[:-1]] == 1
-            self._add_run(run, only_session=alone and (bool(run.source) or not several))
+            several = self._player.session_counts[run.source or run.order[:-1]] > 1 or (
+                self._shard is not None and self._shard.has_several_sessions(run.source)
+            )
+            self._add_run(run, only_session=not several)
 
     def _add_run(self, run: Run, *, only_session: bool) -> None:
         if self._labels is not None:

@@ -241,7 +241,9 @@ class Run:
             self.signatures[outcome.signature] = count + 1
         else:
             found = UnmatchedFigures(excerpt(outcome.error), 1, tool, self.id, self.file)
-            self.unmatched.add(outcome.error_fingerprint, (*self.order, self.calls), found)
+            self.unmatched.add(
+                outcome.error_fingerprint, (*self.order, self.unmatched.total), found
+            )
 
     def _replay_baseline(
         self,

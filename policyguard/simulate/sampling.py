@@ -9,13 +9,13 @@ import hashlib
 
 import msgspec
 
-from policyguard.model.event import Event, SessionStarted
+from policyguard.model.event import Event, SessionEnded, SessionStarted
 from policyguard.simulate.strata import Stratum
 from policyguard.traces.item import TraceError
 
 OPTION = "--sample"
 _REMEMBERED = 100_000
-"""Sessions whose number is remembered, for their sub-agents."""
+"""Open sessions whose number is remembered, and ended ones with parents, for their sub-agents."""
 _BITS = 64
 
 
@@ -33,17 +33,20 @@ class Draw(msgspec.Struct, frozen=True):
 class SessionNumbers:
     """Numbers sessions by a hash of their file and id: the same in every process.
 
-    A sub-agent has the number of its parent. Equal ids in different files differ.
+    A sub-agent has the number of its parent, also of one that has ended. Equal ids in different
+    files differ.
     """
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
+        self._ended_children: dict[str, int] = {}
         self._file = b""
 
     def begin(self, file: str) -> None:
         """Begin a file, or files that are read as one."""
         self._file = file.encode("utf-8", "surrogatepass")
         self._numbers.clear()
+        self._ended_children.clear()
 
     def __call__(self, event: Event) -> int:
         """Return the number of an event's session, below 2 to the power of 64."""
@@ -51,16 +54,30 @@ class SessionNumbers:
         number = self._numbers.get(session)
         if number is None:
             parent = event.parent if isinstance(event, SessionStarted) else ""
-            known = self._numbers.get(parent) if parent else None
-            number = self._hash(parent or session) if known is None else known
-            self._numbers[session] = number
-            if len(self._numbers) > _REMEMBERED:
-                del self._numbers[next(iter(self._numbers))]
+            number = self._find(parent) if parent else self._hash(session)
+            _remember(self._numbers, session, number)
+        if isinstance(event, SessionEnded):
+            del self._numbers[session]
+            self._ended_children.pop(session, None)
+            if number != self._hash(session):
+                _remember(self._ended_children, session, number)
         return number
+
+    def _find(self, parent: str) -> int:
+        number = self._numbers.get(parent)
+        if number is None:
+            number = self._ended_children.get(parent)
+        return self._hash(parent) if number is None else number
 
     def _hash(self, session: str) -> int:
         key = self._file + b"\0" + session.encode("utf-8", "surrogatepass")
         return int.from_bytes(hashlib.blake2b(key, digest_size=_BITS // 8).digest())
+
+
+def _remember(numbers: dict[str, int], session: str, number: int) -> None:
+    numbers[session] = number
+    if len(numbers) > _REMEMBERED:
+        del numbers[next(iter(numbers))]
 
 
 class SessionSample:

@@ -38,7 +38,8 @@ class TracePlayer:
     `on_progress` is called now and then between two events, and may raise to stop; `close_all`
     then returns the open sessions. `on_tool` gets the tool and server of each call.
     `session_counts` counts the sessions of each file that was played last, by the file's read
-    order; with `by_source`, those of a converted recording by their source.
+    order; with `by_source`, those of a converted recording by their source, and also those that are
+    not in the sample.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class TracePlayer:
         self._is_sampled = is_sampled
         self._by_source = by_source
         self._open: dict[str, Run] = {}
+        self._left_out: set[str] = set()  # open sessions
         self.events = 0
         self.session_counts: Counter[ReadOrder | str] = Counter()
 
@@ -78,6 +80,7 @@ class TracePlayer:
         is_sampled = self._is_sampled
         count = line = 0
         self.session_counts.clear()
+        self._left_out.clear()
         next_pause, swept = PROGRESS_INTERVAL, IDLE_LINES
         for item in items:
             count += 1
@@ -94,6 +97,8 @@ class TracePlayer:
                 on_skipped(item, line)
                 continue
             if is_sampled is not None and not is_sampled(item):
+                if self._by_source:
+                    self._count_left_out(item, locate(line)[1])
                 continue
             self.events += 1
             run = runs.get(item.session)
@@ -138,8 +143,7 @@ class TracePlayer:
         started = (
             event if isinstance(event, SessionStarted) else SessionStarted(event.session, event.at)
         )
-        place = (started.source if self._by_source else "") or order[:-1]
-        self.session_counts[place] += 1
+        place = self._count_session(started, order)
         parent = self._open.get(started.parent) if started.parent else None
         if parent is not None and line - parent.last_seen > IDLE_LINES:
             parent = None  # it is over, even if it was not closed yet
@@ -161,6 +165,19 @@ class TracePlayer:
             source=started.source,
         )
         return run
+
+    def _count_session(self, event: Event, order: ReadOrder) -> ReadOrder | str:
+        source = event.source if self._by_source and isinstance(event, SessionStarted) else ""
+        self.session_counts[source or order[:-1]] += 1
+        return source or order[:-1]
+
+    def _count_left_out(self, event: Event, order: ReadOrder) -> None:
+        """Count a session that is not in the sample: its file has it all the same."""
+        if event.session not in self._left_out and event.__class__ is not FileEnded:
+            self._left_out.add(event.session)
+            self._count_session(event, order)
+        if isinstance(event, SessionEnded):
+            self._left_out.discard(event.session)
 
     def _close_run(self, run: Run) -> Run:
         run.close()

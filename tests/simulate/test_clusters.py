@@ -132,6 +132,14 @@ def _fail_once(marker: Path, *arguments: Any) -> Any:
 
 
 @pytest.mark.slow
+def test_a_part_that_fails_always_is_named_in_one_line(job: Job, engine: str) -> None:
+    message = r"^the part with .* failed, also when it was tried again: WorkerError: the .* here$"
+    other = msgspec.structs.replace(job, revision="other")
+    with connect(engine, "", 1) as executor, pytest.raises(WorkerError, match=message):
+        executor.fold(start_replay, other, JobInputs.load(job), lambda *_: None)
+
+
+@pytest.mark.slow
 def test_parts_that_were_tried_again_are_counted(job: Job, tmp_path: Path) -> None:
     pytest.importorskip("distributed", reason="distributed is not installed")
     notes: list[str] = []

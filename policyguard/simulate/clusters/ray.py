@@ -36,7 +36,10 @@ class _Ray:
         return [waiting[events] for events in ended]
 
     def check(self, task: Any) -> Ended:
-        return Ended(ray.get(task.events))
+        try:
+            return Ended(ray.get(task.events))
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from None  # Ray's own message is a traceback
 
     def result(self, task: Any) -> Any:
         return ray.get(task.result)
@@ -59,6 +62,7 @@ def connect(address: str, workers: int) -> Iterator[Engine]:
 
     Ray's own settings count, such as `RAY_ADDRESS`. Raises `WorkerError`.
     """
+    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # of parts after the first that fails
     given = address or os.environ.get("RAY_ADDRESS", "")
     settings: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False}
     try:

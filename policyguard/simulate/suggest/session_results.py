@@ -119,7 +119,7 @@ class SessionsFold:
         """Replay one file."""
         order = order or (self._count, 0)
         self._count += 1
-        self._shard.begin(whole=whole)
+        self._shard.begin(whole=whole, by_source=True)
         shard = self._shard if trace.format == FORMAT else None
         self._results.traces += trace.format is not None and (
             shard is None or shard.is_whole or shard.index == 0
@@ -136,11 +136,11 @@ class SessionsFold:
             for run in runs
         ]
         counts = Counter(source for _, _, source, _ in found)
-        several = shard is not None and shard.has_several_sessions
         for id_, file, source, result in found:
             if result.calls:
-                alone = counts[source] == 1 and (source != "" or not several)
-                self._results.sessions.append(self._labelled(id_, file, result, only_session=alone))
+                several = counts[source] > 1 or self._shard.has_several_sessions(source)
+                labelled = self._labelled(id_, file, result, only_session=not several)
+                self._results.sessions.append(labelled)
 
     def add_tree(self, reader: Reader, files: Sequence[Path], tree: SessionTree) -> None:
         """Replay the files of a session tree, each on its own."""

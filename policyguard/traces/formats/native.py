@@ -40,6 +40,15 @@ def parse_head(line: bytes) -> EventHead | None:
     return head if head.event in _EVENT_KINDS else None
 
 
+def is_event(line: bytes) -> bool:
+    """Return whether a line is an event, as `read` decides it."""
+    try:
+        decode(line)
+    except LineError:
+        return False
+    return True
+
+
 def detect(sample: Sample) -> bool:
     """Return whether a line names a kind of event and a session."""
     return any(

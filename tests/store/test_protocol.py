@@ -72,7 +72,9 @@ def test_guards_of_one_boot_tell_the_same_time_and_none_before_the_latest(store:
     assert store.anchor_time(900, 20) == 1000
     assert store.anchor_time(5000, 30) == 1000
     assert store.anchor_time(0, 5) == 1025  # restored from a snapshot: 1030 was told before
-    assert store.anchor_time(0, 40) == 1025
+    assert store.anchor_time(0, 25) == 1025
+    assert store.anchor_time(2000, 2) == 2000
+    assert store.anchor_time(9000, 2) == 2000
 
 
 def test_an_anchor_is_stored_replaced_and_deleted(store: Store) -> None:

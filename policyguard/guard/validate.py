@@ -59,7 +59,7 @@ def identifier(name: str, value: object) -> str:
     the parts of a usage key are escaped.
     """
     found = optional_text(name, value)
-    if found.isascii() and found.isprintable():
+    if found.isprintable():
         return found
     return escape_surrogates(found).translate(_SEPARATORS)
 

@@ -79,9 +79,23 @@ def test_answer_does_not_depend_on_earlier_calls(
         assert attempt.bound_plan.plan.is_state_changing(attempt) is expected
 
 
-def test_answers_independent_of_the_command_are_cached(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("condition", "cached"),
+    [
+        (CONDITIONS[0], {"sh": None, "read": False, "write": True}),
+        ("call.tool in lists.writers && params.on", {"sh": False, "read": False, "write": True}),
+        ("call.agent == 'two'", {"sh": False, "read": False, "write": False}),
+        ("call.session == 's'", {"sh": None, "read": None, "write": None}),
+        ("session.calls == 0", {"sh": None, "read": None, "write": None}),
+        ("size(call.args) == 1", {"sh": None, "read": None, "write": None}),
+    ],
+)
+def test_answers_that_all_calls_of_a_kind_share_are_cached(
+    tmp_path: Path, condition: str, cached: dict[str, bool | None]
+) -> None:
     file = tmp_path / "policy.yaml"
-    file.write_text(POLICY.replace("CONDITION", CONDITIONS[0]))
+    values = "lists: {writers: [write]}\nparams: {on: true}\n"
+    file.write_text(POLICY.replace("CONDITION", condition) + values)
     session = Guard(compile_policy(file)).session("s")
     cached_answers = {}
     for tool in ("sh", "read", "write"):
@@ -89,7 +103,7 @@ def test_answers_independent_of_the_command_are_cached(tmp_path: Path) -> None:
         plan = session._state.in_flight[decision.id].bound_plan.plan
         session.record(decision, result="done")
         cached_answers[tool] = plan.cached_answer
-    assert cached_answers == {"sh": None, "read": False, "write": True}
+    assert cached_answers == cached
 
 
 def test_answer_is_that_of_the_moment_of_the_call(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import sqlite3
 import stat
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -194,7 +195,18 @@ def test_a_failed_anchor_is_tried_again_after_a_second(tmp_path: Path) -> None:
         assert anchor.count == len(setup.lines("s"))
 
 
-def test_a_session_can_be_opened_after_its_last_anchor_failed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda setup: setup.journal.close_session("s"),
+        lambda setup: setup.journal.close(),
+        lambda setup: setup.write(SessionEnded("s")),
+    ],
+    ids=["session closed", "journal closed", "session ended"],
+)
+def test_a_session_can_be_opened_after_its_last_anchor_failed(
+    tmp_path: Path, end: Callable[[JournalSetup], None]
+) -> None:
     """Also by a caller who has kept the error."""
     path = tmp_path / "store.db"
     with closing(SqliteStore(path, caps=CAPS, timeout=0.01)) as store:
@@ -203,7 +215,7 @@ def test_a_session_can_be_opened_after_its_last_anchor_failed(tmp_path: Path) ->
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreError) as kept:
-                setup.journal.close_session("s")
+                end(setup)
             other.execute("ROLLBACK")
         setup.reopen().write(SessionEnded("s"))
         assert "locked" in str(kept.value)

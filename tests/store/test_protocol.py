@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from policyguard.store.boot import read_time_id
 from policyguard.store.constraint_records import encode_msgpack
 from policyguard.store.errors import SessionBusyError
 from policyguard.store.memory.store import MemoryStore
@@ -63,6 +64,17 @@ def test_the_fingerprint_key_is_long_random_and_permanent(store: Store, tmp_path
         store.fingerprint_key
         != SqliteStore(tmp_path / "other" / "store.db", caps=CAPS).fingerprint_key
     )
+
+
+@pytest.mark.skipif(not read_time_id(), reason="the system names no boot")
+def test_guards_of_one_boot_tell_the_same_time_and_none_before_the_latest(store: Store) -> None:
+    assert store.anchor_time(1000, 10) == 1000
+    assert store.anchor_time(900, 20) == 1000
+    assert store.anchor_time(5000, 30) == 1000
+    assert store.anchor_time(0, 5) == 1025  # restored from a snapshot: 1030 was told before
+    assert store.anchor_time(0, 25) == 1025
+    assert store.anchor_time(2000, 2) == 2000
+    assert store.anchor_time(9000, 2) == 2000
 
 
 def test_an_anchor_is_stored_replaced_and_deleted(store: Store) -> None:

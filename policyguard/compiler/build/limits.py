@@ -97,10 +97,11 @@ class LimitBuilder:
     def _build_repeat(
         self, settings: dict[str, Any], level: str, index: int, entry: RepeatLimit
     ) -> LimitChecker:
-        if entry.same == "result":
+        # A `max` of 0 refuses every call, also one without an earlier result to compare with.
+        if entry.same == "result" and entry.max:
             return SameResultChecker(**settings, max=entry.max, window=1)
         window = self._policy.bounds.window_entries if entry.window == "all" else entry.window
-        if entry.despite_changes and entry.by is None:
+        if entry.despite_changes and entry.by is None and entry.max:
             return UnchangedChecker(
                 **settings, max=entry.max, window=window, without_news=entry.without_news
             )

@@ -98,7 +98,7 @@ class RepeatChecker(LimitChecker, eq=False, kw_only=True):
         effect = self.effect_for(count, refused_count)
         if effect is None:
             return None
-        if count:
+        if count and self.max:
             text = _TEXTS[self.same].format(times=format_times(count), max=self.max)
         elif refused_count:
             text = f"this call has been refused {format_times(refused_count)}"

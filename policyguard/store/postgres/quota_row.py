@@ -101,14 +101,13 @@ class QuotaRow:
         """Lease what is reserved and a part of what is free; return id and amount."""
         quota = self.quota
         extra = 0
-        free = self.free()
-        if amount > 0 and free > 0:
+        if amount > 0:
             now = elapsed()
             pace = quota.drawn_amount / max(now - quota.asked_at, 1e-3) if quota.asked_at else 0.0
             most = max(8 * amount, int(pace * self._term / 2))
             holders = len(self.others) + 1
             leasable = self.spec.limit // _PARTS_OF_LIMIT - sum(self.others)
-            extra = min(free // (2 * holders), most, leasable // 2)
+            extra = min(self.free() // (2 * holders), most, leasable // 2)
             extra -= extra % amount
         leased = quota.reserved + max(0, extra)
         self.save()

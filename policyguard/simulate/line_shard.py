@@ -12,8 +12,6 @@ from policyguard.simulate.trace_player import IDLE_LINES
 from policyguard.traces.formats.native import EventHead, is_event, parse_head
 
 _END = SessionEnded.__struct_config__.tag
-
-
 _REMEMBERED = 100_000
 """Ended sessions whose worker is remembered, as a sample has their later sub-agents with them."""
 

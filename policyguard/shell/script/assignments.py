@@ -107,17 +107,13 @@ def run_declaration(reading: Statements, node: Node, tail: Tail) -> list[int]:
     named = [match[0] for word in words[1:] if (match := VARIABLE_NAME.match(word))]
     bare = [name for name in named if name not in names]
     options = "".join(word[1:] for word in words if word[:1] == "-")
+    is_builtin = reading.wrapped.is_builtin(name)
     if name == "unset" or "g" in options:
         variables.expose([*names, *bare])
     elif name in _LOCAL:
-        is_sure = reading.is_certain and reading.wrapped.is_builtin(name)
-        variables.declare([*names, *bare], is_certain=is_sure)
-    is_certain = (
-        reading.replaces_values
-        and reading.wrapped.is_builtin(name)
-        and name in _SURE
-        and _HARMLESS.issuperset(options)
-    )
+        variables.declare([*names, *bare], is_certain=reading.is_certain and is_builtin)
+    is_plain = is_builtin and name in _SURE and _HARMLESS.issuperset(options)
+    is_certain = is_plain and reading.replaces_values
     for assignment in assignments:  # `local x=a y=$x` has read the `$x` from before
         _assign(reading, assignment, is_certain=is_certain)
     variables.forget_unnamed(words)

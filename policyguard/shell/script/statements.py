@@ -191,7 +191,7 @@ class Statements:
 
     @property
     def replaces_values(self) -> bool:
-        """Whether `+=` replaces what a variable was: no function may have returned before it."""
+        """Whether an assignment replaces a value: no function may have returned before it."""
         return self.is_certain and not self.functions.is_running
 
     def count(self, number: int) -> None:

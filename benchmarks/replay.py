@@ -26,9 +26,9 @@ from policyguard import Guard
 from policyguard.guard import Session
 from policyguard.journal.format import encode
 from policyguard.model.event import Event
-from policyguard.simulate.job import Job, JobInputs
+from policyguard.simulate.jobs.job import Job, JobInputs
+from policyguard.simulate.jobs.workers import LocalProcesses
 from policyguard.simulate.simulation import simulate
-from policyguard.simulate.workers import LocalProcesses
 from policyguard.traces import Reader, TraceError, expand
 
 TRACES = Path(

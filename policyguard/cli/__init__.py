@@ -62,7 +62,7 @@ class _Commands(click.Group):
         try:
             return super().main(*args, **kwargs)
         except OSError as error:
-            from policyguard.cli.output import exit_unwritable
+            from policyguard.cli.terminal.output import exit_unwritable
 
             exit_unwritable(error)
 

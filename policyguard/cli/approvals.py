@@ -16,7 +16,7 @@ import msgspec
 from policyguard.adapters.client.connection import Unavailable, post
 from policyguard.adapters.client.location import locate_socket
 from policyguard.cli.options import named_store_option, path_option, policy_option
-from policyguard.cli.terminal import suggest_next, usage_error
+from policyguard.cli.terminal.status import suggest_next, usage_error
 from policyguard.model.question import OpenQuestion
 from policyguard.report.escape import for_terminal, json_document
 from policyguard.report.questions import render_question, render_questions

@@ -17,7 +17,7 @@ from policyguard.bundle.errors import BundleError
 from policyguard.bundle.pull import describe, pull, utc_now
 from policyguard.bundle.unpack import unpack
 from policyguard.cli.options import path_option
-from policyguard.cli.terminal import reports_errors, status, suggest_next, usage_error
+from policyguard.cli.terminal.status import reports_errors, status, suggest_next, usage_error
 from policyguard.compiler.load.scalars import parse_duration
 from policyguard.model.diagnostic import PolicyError
 from policyguard.report.escape import for_terminal, json_document

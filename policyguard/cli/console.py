@@ -14,7 +14,7 @@ import click
 from policyguard.adapters.client.connection import Unavailable, post, serve_command, start
 from policyguard.adapters.client.location import locate_socket
 from policyguard.cli.options import named_store_option, path_option, policy_option
-from policyguard.cli.terminal import policy_error, reports_errors, suggest_next, usage_error
+from policyguard.cli.terminal.status import policy_error, reports_errors, suggest_next, usage_error
 from policyguard.compiler import compile_policy
 from policyguard.model.diagnostic import PolicyError
 from policyguard.store.paths import resolve_store

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from policyguard.cli.executors import executor_options, open_executor
 from policyguard.cli.options import columns_option, policy_option, store_option, where_option
-from policyguard.cli.progress import track_progress
-from policyguard.cli.terminal import (
+from policyguard.cli.terminal.progress import track_progress
+from policyguard.cli.terminal.status import (
     EXIT_INTERRUPTED,
     policy_error,
     reports_errors,
@@ -26,7 +26,7 @@ from policyguard.journal.folder import file_name
 from policyguard.model.diagnostic import PolicyError
 from policyguard.report.constraints import render_constraint, render_constraints, render_observation
 from policyguard.report.escape import for_json, for_terminal, json_document
-from policyguard.simulate.job import Job, JobInputs, Key, StoppedError, WorkerError
+from policyguard.simulate.jobs.job import Job, JobInputs, Key, StoppedError, WorkerError
 from policyguard.simulate.learning import find_ordered_entries, learn_constraints
 from policyguard.store import constraint_records
 from policyguard.store.constraint_records import ConstraintImportError

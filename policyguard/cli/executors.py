@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from policyguard.cli.terminal import status, usage_error
+from policyguard.cli.terminal.status import status, usage_error
 from policyguard.simulate.clusters.cluster import ENGINES, connect
-from policyguard.simulate.job import ONE_PROCESS, Executor
-from policyguard.simulate.workers import LocalProcesses, count_useful_workers
+from policyguard.simulate.jobs.job import ONE_PROCESS, Executor
+from policyguard.simulate.jobs.workers import LocalProcesses, count_useful_workers
 
 _OPTIONS = (
     click.option(

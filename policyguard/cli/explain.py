@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from policyguard.cel import DYN, CelError, Declarations, compile  # noqa: A004 - its public name
-from policyguard.cli.terminal import usage_error
+from policyguard.cli.terminal.status import usage_error
 from policyguard.lint.catalog import ALL_PAGES
 from policyguard.lint.catalog import explain as explain_code
 from policyguard.model.diagnostic import did_you_mean

@@ -11,8 +11,14 @@ import click
 import msgspec
 
 from policyguard.cli.options import OUTPUT, path_option, policy_option, store_option
-from policyguard.cli.output import write
-from policyguard.cli.terminal import policy_error, reports_errors, status, suggest_next, usage_error
+from policyguard.cli.terminal.output import write
+from policyguard.cli.terminal.status import (
+    policy_error,
+    reports_errors,
+    status,
+    suggest_next,
+    usage_error,
+)
 from policyguard.compiler import compile_policy
 from policyguard.model.diagnostic import PolicyError
 from policyguard.report.escape import for_terminal, json_document

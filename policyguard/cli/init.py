@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 
 from policyguard.cli.options import OUTPUT
-from policyguard.cli.terminal import policy_error, status, suggest_next, usage_error
+from policyguard.cli.terminal.status import policy_error, status, suggest_next, usage_error
 from policyguard.compiler import compile_policy
 from policyguard.compiler.load.loader import load_layers
 from policyguard.compiler.provenance import collect_provenance
 from policyguard.lint.rule import LintContext
-from policyguard.lint.rules import refuses_nothing
+from policyguard.lint.rules.whole_policy import refuses_nothing
 from policyguard.model.diagnostic import PolicyError
 from policyguard.report.policy.starter_policy import render_starter_policy
 

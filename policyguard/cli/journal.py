@@ -12,8 +12,8 @@ import click
 import msgspec
 
 from policyguard.cli.options import OUTPUT, named_store_option, path_option
-from policyguard.cli.output import STDOUT, check_output, open_output
-from policyguard.cli.terminal import usage_error
+from policyguard.cli.terminal.output import STDOUT, check_output, open_output
+from policyguard.cli.terminal.status import usage_error
 from policyguard.compiler.load.scalars import parse_duration
 from policyguard.engines.remote_files import open_target
 from policyguard.journal.anchors.export import anchor_lines, read_anchors

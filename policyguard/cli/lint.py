@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from policyguard.cli.options import path_option
-from policyguard.cli.terminal import policy_error, suggest_next, usage_error
+from policyguard.cli.terminal.status import policy_error, suggest_next, usage_error
 from policyguard.lint import LintResult, NothingToLintError, UnknownCodeError, fix, lint_paths
 from policyguard.lint.catalog import PAGES
 from policyguard.lint.config import Config, ConfigError, find_config, read_config

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from policyguard.cli.options import labels_option, path_option
-from policyguard.cli.terminal import (
+from policyguard.cli.terminal.status import (
     policy_error,
     reports_errors,
     status,

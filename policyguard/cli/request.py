@@ -13,7 +13,7 @@ import click
 from policyguard.adapters.client.connection import Unavailable
 from policyguard.adapters.client.one_shot import request
 from policyguard.cli.options import named_store_option, path_option
-from policyguard.cli.terminal import policy_error, usage_error
+from policyguard.cli.terminal.status import policy_error, usage_error
 from policyguard.model.diagnostic import PolicyError
 from policyguard.model.errors import PolicyguardError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from policyguard.cli.options import named_store_option, path_option, policy_option
-from policyguard.cli.terminal import policy_error, reports_errors, status, usage_error
+from policyguard.cli.terminal.status import policy_error, reports_errors, status, usage_error
 from policyguard.model.diagnostic import PolicyError
 from policyguard.model.errors import PolicyguardError
 from policyguard.store.paths import resolve_store

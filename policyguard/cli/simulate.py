@@ -17,9 +17,9 @@ from policyguard.cli.options import (
     policy_option,
     where_option,
 )
-from policyguard.cli.output import check_output, write
-from policyguard.cli.progress import track_progress
-from policyguard.cli.terminal import (
+from policyguard.cli.terminal.output import check_output, write
+from policyguard.cli.terminal.progress import track_progress
+from policyguard.cli.terminal.status import (
     EXIT_INTERRUPTED,
     policy_error,
     status,
@@ -36,10 +36,10 @@ from policyguard.report.replay.renderers import RENDERERS
 from policyguard.report.replay.text import render_text
 from policyguard.simulate import LabelError, ReportSize
 from policyguard.simulate.gate import OPTION, Gate, GateError
-from policyguard.simulate.job import Job, JobInputs, WorkerError
-from policyguard.simulate.sampling import parse_share
+from policyguard.simulate.jobs.job import Job, JobInputs, WorkerError
+from policyguard.simulate.jobs.workers import find_sequential_entries
+from policyguard.simulate.sample.sampling import parse_share
 from policyguard.simulate.simulation import simulate as replay
-from policyguard.simulate.workers import find_sequential_entries
 from policyguard.traces import TraceError, expand
 
 _EXIT_GATE_FAILED = 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from policyguard.cli.options import StoreName, store_option
-from policyguard.cli.terminal import reports_errors, usage_error
+from policyguard.cli.terminal.status import reports_errors, usage_error
 from policyguard.guard.budgets.quota_names import guess_spec, parse_quota_name
 from policyguard.journal.copying import CopiedJournals, copy_journals, read_journals
 from policyguard.journal.errors import JournalError

@@ -16,9 +16,9 @@ from policyguard.cli.options import (
     policy_option,
     where_option,
 )
-from policyguard.cli.output import check_output, write
-from policyguard.cli.progress import show_status
-from policyguard.cli.terminal import (
+from policyguard.cli.terminal.output import check_output, write
+from policyguard.cli.terminal.progress import show_status
+from policyguard.cli.terminal.status import (
     EXIT_INTERRUPTED,
     policy_error,
     status,
@@ -36,7 +36,7 @@ from policyguard.report.suggest.rendering import (
     render_yaml,
 )
 from policyguard.simulate import LabelError
-from policyguard.simulate.job import WorkerError
+from policyguard.simulate.jobs.job import WorkerError
 from policyguard.simulate.suggest import Request, SuggestError
 from policyguard.simulate.suggest import suggest as search
 from policyguard.traces import TraceError, expand

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.terminal import suggest_next, usage_error
+from policyguard.cli.terminal.status import suggest_next, usage_error
 from policyguard.report.policy_tests.junit import render_junit
 from policyguard.report.policy_tests.rendering import render_json, render_text
 from policyguard.testing.discovery import NothingToTestError, find_tests

@@ -10,8 +10,8 @@ import click
 import msgspec
 
 from policyguard.cli.options import OUTPUT, columns_option, path_option, where_option
-from policyguard.cli.output import STDOUT, check_output, open_output
-from policyguard.cli.terminal import status, usage_error
+from policyguard.cli.terminal.output import STDOUT, check_output, open_output
+from policyguard.cli.terminal.status import status, usage_error
 from policyguard.journal.format import encode
 from policyguard.model.event import Event
 from policyguard.report.escape import for_json

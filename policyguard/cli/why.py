@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from policyguard.cli.options import named_store_option, policy_option
-from policyguard.cli.terminal import policy_error, reports_errors, usage_error
+from policyguard.cli.terminal.status import policy_error, reports_errors, usage_error
 from policyguard.compiler import compile_policy
 from policyguard.journal import handover
 from policyguard.journal.folder import file_name

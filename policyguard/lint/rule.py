@@ -1,7 +1,7 @@
 """The interface of a lint rule: a module with a docstring and a `check` function, and its input.
 
-The docstring is the rule's page, the module's name its code: `rules/bare_number.py` reports
-`lint/bare-number`.
+The docstring is the rule's page, the module's name its code: `rules/patterns/bare_number.py`
+reports `lint/bare-number`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Finding(NamedTuple):
 
 
 class LintRule(Protocol):
-    """A module in `rules/`."""
+    """A module in a folder of `rules/`."""
 
     __name__: str
     __doc__: str | None

@@ -15,7 +15,7 @@ from policyguard.guard.replay import ReplayGuard, ReplaySession
 from policyguard.learned.constraint_set import ConstraintSet
 from policyguard.model.constraint import Constraint, Observation
 from policyguard.model.event import SessionEnded
-from policyguard.simulate.job import (
+from policyguard.simulate.jobs.job import (
     ONE_PROCESS,
     Executor,
     FoldWorker,
@@ -26,7 +26,7 @@ from policyguard.simulate.job import (
     StoppedError,
     file_size,
 )
-from policyguard.simulate.line_shard import LineShard
+from policyguard.simulate.jobs.line_shard import LineShard
 from policyguard.simulate.observations import Ended, Learned, Place, Started, Step
 from policyguard.simulate.observed_sessions import (
     ObservedSessions,
@@ -35,8 +35,8 @@ from policyguard.simulate.observed_sessions import (
     start_observing,
 )
 from policyguard.simulate.replay import use_replay_key
-from policyguard.simulate.replayed_policy import find_shared_marks
-from policyguard.simulate.trace_player import PROGRESS_INTERVAL
+from policyguard.simulate.sessions.replayed_policy import find_shared_marks
+from policyguard.simulate.sessions.trace_player import PROGRESS_INTERVAL
 from policyguard.traces import Reader, Skipped, TraceFile
 from policyguard.traces.convert import RenamedSession, convert_traces, unused_id
 from policyguard.traces.session_trees import SessionTree

@@ -21,10 +21,10 @@ from policyguard.model.event import (
     SessionEnded,
     SessionStarted,
 )
-from policyguard.simulate.job import Job, JobInputs, load_inputs
-from policyguard.simulate.line_shard import LineShard
+from policyguard.simulate.jobs.job import Job, JobInputs, load_inputs
+from policyguard.simulate.jobs.line_shard import LineShard
 from policyguard.simulate.observations import Ended, Learned, Observations, Place, Started, Step
-from policyguard.simulate.trace_player import IDLE_LINES, PROGRESS_INTERVAL
+from policyguard.simulate.sessions.trace_player import IDLE_LINES, PROGRESS_INTERVAL
 from policyguard.traces import Reader, Skipped, TraceFile
 from policyguard.traces.formats.native import FORMAT
 from policyguard.traces.session_trees import SessionTree

@@ -17,9 +17,9 @@ from policyguard.report.replay.figures import (
     RuleFigures,
     Share,
 )
-from policyguard.simulate.error_kinds import ReadOrder
-from policyguard.simulate.sample_counts import SESSIONS, Key
-from policyguard.simulate.session_replay import FiredEntry, SessionReplay
+from policyguard.simulate.sample.sample_counts import SESSIONS, Key
+from policyguard.simulate.sessions.error_kinds import ReadOrder
+from policyguard.simulate.sessions.session_replay import FiredEntry, SessionReplay
 
 ShareOf = Callable[[int, int, Key, Key], Share]
 """Returns a share with its interval, from two counts and what they count (see `SampleCounts`)."""

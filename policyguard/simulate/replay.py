@@ -8,14 +8,14 @@ from pathlib import Path
 
 from policyguard.compiler import CompiledPolicy, compile_policy
 from policyguard.report.replay.figures import Figures, SkippedFigures
-from policyguard.simulate.error_kinds import ReadOrder
+from policyguard.simulate.jobs.line_shard import LineShard
 from policyguard.simulate.labels import Labels
-from policyguard.simulate.line_shard import LineShard
-from policyguard.simulate.replayed_policy import ReplayedPolicy
-from policyguard.simulate.run import Run
-from policyguard.simulate.sampling import SessionSample
+from policyguard.simulate.sample.sampling import SessionSample
+from policyguard.simulate.sessions.error_kinds import ReadOrder
+from policyguard.simulate.sessions.replayed_policy import ReplayedPolicy
+from policyguard.simulate.sessions.run import Run
+from policyguard.simulate.sessions.trace_player import Locate, TracePlayer
 from policyguard.simulate.tally import ReportSize, Tally
-from policyguard.simulate.trace_player import Locate, TracePlayer
 from policyguard.simulate.unfired import ToolUsage, find_own_entries
 from policyguard.traces import Reader, Skipped, TraceFile
 from policyguard.traces.formats.native import FORMAT

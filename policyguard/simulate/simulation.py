@@ -7,8 +7,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from policyguard.report.replay.figures import Figures
-from policyguard.simulate.census import start_census
-from policyguard.simulate.job import (
+from policyguard.simulate.jobs.job import (
     ONE_PROCESS,
     Executor,
     Job,
@@ -16,11 +15,12 @@ from policyguard.simulate.job import (
     ProgressCallback,
     load_inputs,
 )
-from policyguard.simulate.line_shard import LineShard
+from policyguard.simulate.jobs.line_shard import LineShard
+from policyguard.simulate.jobs.workers import find_sequential_entries
 from policyguard.simulate.replay import Replay
-from policyguard.simulate.sampling import Draw, SessionSample
+from policyguard.simulate.sample.census import start_census
+from policyguard.simulate.sample.sampling import Draw, SessionSample
 from policyguard.simulate.tally import Tally
-from policyguard.simulate.workers import find_sequential_entries
 
 
 def simulate(

@@ -28,12 +28,10 @@ from policyguard.report.replay.figures import (
     UnfiredEntry,
 )
 from policyguard.simulate.entry_sources import add_sources
-from policyguard.simulate.error_kinds import ErrorKinds, ReadOrder
 from policyguard.simulate.labels import Labels
 from policyguard.simulate.policy_tally import PolicyTally, ShareOf
-from policyguard.simulate.proportions import share
-from policyguard.simulate.run import ChangedDecision, Run
-from policyguard.simulate.sample_counts import (
+from policyguard.simulate.sample.proportions import share
+from policyguard.simulate.sample.sample_counts import (
     ERRORS,
     MATCHED,
     SESSIONS,
@@ -41,7 +39,9 @@ from policyguard.simulate.sample_counts import (
     Key,
     SampleCounts,
 )
-from policyguard.simulate.sampling import Draw
+from policyguard.simulate.sample.sampling import Draw
+from policyguard.simulate.sessions.error_kinds import ErrorKinds, ReadOrder
+from policyguard.simulate.sessions.run import ChangedDecision, Run
 from policyguard.simulate.unfired import find_unfired
 from policyguard.traces.stats import add_numbers
 

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from policyguard.cli import main
-from policyguard.cli.output import open_output
+from policyguard.cli.terminal.output import open_output
 from tests.examples import slow_but
 
 DEMO = Path(__file__).parents[2] / "docs" / "demo" / "trace.jsonl"

@@ -284,7 +284,7 @@ def test_a_worker_that_cannot_work_is_an_error_not_a_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The labels go away between this process's reading them and the workers'."""
-    monkeypatch.setattr("policyguard.simulate.workers.MIN_WORKER_BYTES", 1)
+    monkeypatch.setattr("policyguard.simulate.jobs.workers.MIN_WORKER_BYTES", 1)
     os.mkfifo(tmp_path / "labels")
     writer = threading.Thread(target=_once, args=(tmp_path / "labels",), daemon=True)
     writer.start()

@@ -9,7 +9,7 @@ import pytest
 from policyguard.compiler import compile_policy
 from policyguard.lint import lint_paths
 from policyguard.lint.rule import LintContext
-from policyguard.lint.rules import expired_exception
+from policyguard.lint.rules.entries import expired_exception
 
 POLICY = """\
 policyguard: 1

@@ -22,7 +22,7 @@ from policyguard.lint.rules import RULES
 from policyguard.report.findings.diagnostics import render_text
 
 CASES = Path(__file__).parents[1] / "cases" / "lint" / "rules"
-FILES = {file.stem: file for file in Path(folder.__file__).parent.glob("*.py")}
+FILES = {file.stem: file for file in Path(folder.__file__).parent.glob("*/*.py")}
 FILES.pop("__init__")
 NAMES = [rule.__name__.rpartition(".")[2] for rule in RULES]
 FIXED = sorted(path.parent.name for path in CASES.glob("*/fixed.yaml"))

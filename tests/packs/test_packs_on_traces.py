@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.false_alarms import measure_policy
-from policyguard.simulate.proportions import wilson_interval
+from policyguard.simulate.sample.proportions import wilson_interval
 from tests.examples import slow_but
 
 ROOT = Path(__file__).parents[2]

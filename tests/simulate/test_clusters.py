@@ -17,8 +17,14 @@ from click.testing import CliRunner, Result
 
 from policyguard.cli import main
 from policyguard.simulate.clusters.cluster import Ended, Task, _Cluster, connect
-from policyguard.simulate.job import Job, JobInputs, ProgressCallback, StoppedError, WorkerError
-from policyguard.simulate.parts import Part, fold_part, split
+from policyguard.simulate.jobs.job import (
+    Job,
+    JobInputs,
+    ProgressCallback,
+    StoppedError,
+    WorkerError,
+)
+from policyguard.simulate.jobs.parts import Part, fold_part, split
 from policyguard.simulate.simulation import build_report, simulate, start_replay
 from policyguard.traces.session_trees import find_session_trees
 from tests.simulate.recording import failed, lines, policy, read, write

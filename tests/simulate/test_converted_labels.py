@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from policyguard.cli import main
 from policyguard.report.replay.figures import Figures
-from policyguard.simulate.job import FoldWorker, Job, JobInputs, merge
-from policyguard.simulate.line_shard import LineShard
+from policyguard.simulate.jobs.job import FoldWorker, Job, JobInputs, merge
+from policyguard.simulate.jobs.line_shard import LineShard
 from policyguard.simulate.simulation import build_report, simulate, start_replay
 from policyguard.simulate.suggest import Request, suggest
 from tests.simulate.recording import lines, policy, read, write

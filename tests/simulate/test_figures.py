@@ -11,7 +11,7 @@ import pytest
 from policyguard import Guard
 from policyguard.report.replay.figures import Figures
 from policyguard.simulate import Labels, Replay, ReportSize, load
-from policyguard.simulate.proportions import wilson_interval
+from policyguard.simulate.sample.proportions import wilson_interval
 from policyguard.traces import Reader
 from tests.simulate.recording import NO_SECRETS, failed, lines, policy, read, write
 

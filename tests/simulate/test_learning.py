@@ -86,7 +86,7 @@ def test_nothing_learned_and_misuse_are_said(tmp_path: Path, policy: Path) -> No
 def test_workers_learn_the_same(
     tmp_path: Path, policy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("policyguard.simulate.workers.MIN_WORKER_BYTES", 1)
+    monkeypatch.setattr("policyguard.simulate.jobs.workers.MIN_WORKER_BYTES", 1)
     (tmp_path / "t").mkdir()
     recorded = traces(tmp_path / "t")
     (recorded / "broken.jsonl").write_text("{")

@@ -17,9 +17,10 @@ from policyguard.compiler import CompiledPolicy
 from policyguard.guard.replay import ReplayGuard, ReplaySession
 from policyguard.model.constraint import Constraint
 from policyguard.model.event import Admitted, Completed, Refused, SessionEnded, SessionStarted
-from policyguard.simulate import line_shard, observed_sessions, trace_player
+from policyguard.simulate import observed_sessions
 from policyguard.simulate.clusters.cluster import connect
-from policyguard.simulate.job import (
+from policyguard.simulate.jobs import line_shard
+from policyguard.simulate.jobs.job import (
     ONE_PROCESS,
     Executor,
     FoldWorker,
@@ -33,12 +34,13 @@ from policyguard.simulate.job import (
     narrow_result,
     summarize,
 )
+from policyguard.simulate.jobs.line_shard import LineShard
+from policyguard.simulate.jobs.parts import fold_part, split
+from policyguard.simulate.jobs.reading_units import find_reading_units
+from policyguard.simulate.jobs.workers import LocalProcesses
 from policyguard.simulate.learning import find_ordered_entries, learn_constraints
-from policyguard.simulate.line_shard import LineShard
 from policyguard.simulate.observations import Observations
-from policyguard.simulate.parts import fold_part, split
-from policyguard.simulate.reading_units import find_reading_units
-from policyguard.simulate.workers import LocalProcesses
+from policyguard.simulate.sessions import trace_player
 from policyguard.traces import Reader, Skipped
 from policyguard.traces.convert import RenamedSession, convert_traces
 from policyguard.traces.session_trees import find_session_trees

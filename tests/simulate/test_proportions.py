@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policyguard.simulate.proportions import wilson_interval
+from policyguard.simulate.sample.proportions import wilson_interval
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,12 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from policyguard.simulate.job import FoldWorker, Job, JobInputs, merge
-from policyguard.simulate.line_shard import LineShard
-from policyguard.simulate.parts import split
-from policyguard.simulate.reading_units import find_reading_units
+from policyguard.simulate.jobs.job import FoldWorker, Job, JobInputs, merge
+from policyguard.simulate.jobs.line_shard import LineShard
+from policyguard.simulate.jobs.parts import split
+from policyguard.simulate.jobs.reading_units import find_reading_units
+from policyguard.simulate.jobs.workers import Batches, LocalProcesses
 from policyguard.simulate.simulation import build_report, simulate, start_replay
-from policyguard.simulate.workers import Batches, LocalProcesses
 from policyguard.traces import Reader
 from policyguard.traces.session_trees import SessionTree, find_session_trees
 from tests.simulate.recording import lines, read, write

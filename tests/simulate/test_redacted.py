@@ -17,8 +17,8 @@ from policyguard.model.effect import Effect
 from policyguard.model.event import Completed
 from policyguard.report.replay.figures import CallFigures
 from policyguard.simulate import Replay, ReportSize, load
-from policyguard.simulate.job import Job, JobInputs
-from policyguard.simulate.redacted import PartialEvaluator
+from policyguard.simulate.jobs.job import Job, JobInputs
+from policyguard.simulate.sessions.redacted import PartialEvaluator
 from policyguard.simulate.simulation import simulate
 from policyguard.traces import Reader, expand
 from tests.examples import examples

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from policyguard.cli import main
 from policyguard.model.event import Admitted, SessionStarted
-from policyguard.simulate.job import Job, JobInputs
-from policyguard.simulate.sampling import Draw, SessionSample, parse_share
+from policyguard.simulate.jobs.job import Job, JobInputs
+from policyguard.simulate.jobs.workers import LocalProcesses
+from policyguard.simulate.sample.sampling import Draw, SessionSample, parse_share
 from policyguard.simulate.simulation import simulate
-from policyguard.simulate.workers import LocalProcesses
 from policyguard.traces import TraceError
 from tests.simulate.recording import lines, policy, read, write
 

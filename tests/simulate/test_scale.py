@@ -21,9 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policyguard.report.replay.figures import Figures, UnmatchedFigures
-from policyguard.simulate import Replay, error_kinds, line_shard, load, trace_player, workers
-from policyguard.simulate.error_kinds import ErrorKinds
-from policyguard.simulate.job import (
+from policyguard.simulate import Replay, load
+from policyguard.simulate.jobs import line_shard, workers
+from policyguard.simulate.jobs.job import (
     FoldWorker,
     Job,
     JobInputs,
@@ -31,15 +31,17 @@ from policyguard.simulate.job import (
     WorkerError,
     merge,
 )
-from policyguard.simulate.line_shard import LineShard
-from policyguard.simulate.simulation import build_report, simulate, start_replay
-from policyguard.simulate.tally import TopN
-from policyguard.simulate.workers import (
+from policyguard.simulate.jobs.line_shard import LineShard
+from policyguard.simulate.jobs.workers import (
     MIN_WORKER_BYTES,
     LocalProcesses,
     count_useful_workers,
     find_sequential_entries,
 )
+from policyguard.simulate.sessions import error_kinds, trace_player
+from policyguard.simulate.sessions.error_kinds import ErrorKinds
+from policyguard.simulate.simulation import build_report, simulate, start_replay
+from policyguard.simulate.tally import TopN
 from policyguard.traces import Reader
 from tests.examples import examples, some
 from tests.simulate.recording import NO_SECRETS, failed, lines, policy, read, write
@@ -296,7 +298,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 SMALL_WORKERS = """
-from policyguard.simulate import workers
+from policyguard.simulate.jobs import workers
 workers.MIN_WORKER_BYTES = 1
 from policyguard.cli import main
 main(prog_name="policyguard")

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from policyguard import Guard
 from policyguard.report.replay.figures import Figures
 from policyguard.report.replay.phrases import caveats
-from policyguard.simulate.job import Job, JobInputs
+from policyguard.simulate.jobs.job import Job, JobInputs
+from policyguard.simulate.jobs.workers import LocalProcesses
 from policyguard.simulate.simulation import simulate
-from policyguard.simulate.workers import LocalProcesses
 from policyguard.traces import expand, interleaving
 from tests.examples import examples
 from tests.simulate.recording import START, lines, policy, read, write

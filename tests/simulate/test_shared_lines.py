@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from policyguard.simulate.job import FoldWorker, Job, JobInputs, merge
-from policyguard.simulate.line_shard import LineShard
+from policyguard.simulate.jobs.job import FoldWorker, Job, JobInputs, merge
+from policyguard.simulate.jobs.line_shard import LineShard
 from policyguard.simulate.simulation import simulate
 from tests.simulate.recording import failed, lines, policy, read, write
 

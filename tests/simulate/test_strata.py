@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from policyguard.model.event import SessionStarted
 from policyguard.report.replay.figures import Figures, StratumFigures
-from policyguard.simulate import strata as strata_module
-from policyguard.simulate.job import Job, JobInputs
-from policyguard.simulate.proportions import (
+from policyguard.simulate.jobs.job import Job, JobInputs
+from policyguard.simulate.sample import strata as strata_module
+from policyguard.simulate.sample.proportions import (
     StratumSample,
     estimate_share,
     share,
     wilson_interval,
 )
-from policyguard.simulate.sampling import Draw, SessionNumbers, SessionSample
+from policyguard.simulate.sample.sampling import Draw, SessionNumbers, SessionSample
+from policyguard.simulate.sample.strata import MIN_DRAWN, Strata
 from policyguard.simulate.simulation import simulate
-from policyguard.simulate.strata import MIN_DRAWN, Strata
 from tests.simulate.recording import lines, policy, read, write
 
 NO_B = """

@@ -10,9 +10,9 @@ import pytest
 from policyguard.report.replay.figures import Figures
 from policyguard.report.replay.renderers import RENDERERS
 from policyguard.simulate.gate import Gate
-from policyguard.simulate.job import Job, JobInputs
+from policyguard.simulate.jobs.job import Job, JobInputs
+from policyguard.simulate.jobs.workers import LocalProcesses
 from policyguard.simulate.simulation import simulate
-from policyguard.simulate.workers import LocalProcesses
 from tests.simulate.recording import lines, policy, read, write
 
 POLICY = """

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import Any
 
-from policyguard.lint.rule import LintRule
-
-_WHOLE_POLICY = {
-    "learns_nothing",
-    "refuses_nothing",
-    "unused_class",
-    "unused_definition",
-    "unused_meta",
-    "unused_signatures",
-}
-"""Rules about a whole policy. They do not run on files that are only part of one."""
+from policyguard.lint.rule import LintRule, rule_code
 
 
-def _import_rules(names: set[str]) -> tuple[Any, ...]:
-    return tuple(import_module(f"{__name__}.{name}") for name in sorted(names))
+def _import_rules() -> list[Any]:
+    modules = walk_packages(__path__, f"{__name__}.")
+    return [import_module(module.name) for module in modules if not module.ispkg]
 
 
-LOCAL: tuple[LintRule, ...] = _import_rules(
-    {module.name for module in iter_modules(__path__)} - _WHOLE_POLICY
-)
+RULES: tuple[LintRule, ...] = tuple(sorted(_import_rules(), key=rule_code))
+
+LOCAL = tuple(rule for rule in RULES if not rule.__name__.startswith(f"{__name__}.whole_policy."))
 """Rules about single entries and their neighbours."""
-
-RULES = (*LOCAL, *_import_rules(_WHOLE_POLICY))

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
-from policyguard.simulate.job import (
+from policyguard.simulate.jobs.job import (
     Executor,
     Job,
     JobInputs,
@@ -20,8 +20,8 @@ from policyguard.simulate.job import (
     narrow_result,
     summarize,
 )
-from policyguard.simulate.line_shard import LineShard
-from policyguard.simulate.parts import Part, fold_part, split
+from policyguard.simulate.jobs.line_shard import LineShard
+from policyguard.simulate.jobs.parts import Part, fold_part, split
 from policyguard.traces.session_trees import find_session_trees
 
 ENGINES = ("dask", "ray")

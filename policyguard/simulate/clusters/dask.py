@@ -12,8 +12,8 @@ from dask import config
 from distributed import Client, LocalCluster, get_worker, wait
 
 from policyguard.simulate.clusters.cluster import Ended, Engine, Task
-from policyguard.simulate.job import WorkerError
-from policyguard.simulate.workers import interrupts_ignored
+from policyguard.simulate.jobs.job import WorkerError
+from policyguard.simulate.jobs.workers import interrupts_ignored
 
 _RETRIES = 3
 _SETTINGS = {"distributed.admin.large-graph-warning-threshold": "1 GiB"}

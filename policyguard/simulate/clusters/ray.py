@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import ray
 
 from policyguard.simulate.clusters.cluster import Ended, Engine, Task
-from policyguard.simulate.job import WorkerError
+from policyguard.simulate.jobs.job import WorkerError
 
 _RETRIES = 3
 

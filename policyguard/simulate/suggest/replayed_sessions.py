@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from functools import partial
 
 from policyguard.model.event import Admitted, Completed, Refused
-from policyguard.simulate.job import (
+from policyguard.simulate.jobs.job import (
     ONE_PROCESS,
     Executor,
     Job,
@@ -15,7 +15,7 @@ from policyguard.simulate.job import (
     R,
     StartFold,
 )
-from policyguard.simulate.line_shard import LineShard
+from policyguard.simulate.jobs.line_shard import LineShard
 from policyguard.simulate.suggest.session_results import (
     SessionKey,
     SessionResult,

@@ -13,16 +13,16 @@ from policyguard.model.effect import Effect
 from policyguard.model.event import SessionStarted
 from policyguard.report.replay.figures import Share, UnmatchedFigures
 from policyguard.report.suggest.figures import OutcomeFigures
-from policyguard.simulate.error_kinds import MAX_KINDS, ReadOrder
-from policyguard.simulate.job import Job, JobInputs, load_inputs
+from policyguard.simulate.jobs.job import Job, JobInputs, load_inputs
+from policyguard.simulate.jobs.line_shard import LineShard
 from policyguard.simulate.labels import Labels
-from policyguard.simulate.line_shard import LineShard
-from policyguard.simulate.proportions import share
-from policyguard.simulate.redacted import PartialEvaluator
-from policyguard.simulate.replayed_policy import ReplayedPolicy
-from policyguard.simulate.run import Run
+from policyguard.simulate.sample.proportions import share
+from policyguard.simulate.sessions.error_kinds import MAX_KINDS, ReadOrder
+from policyguard.simulate.sessions.redacted import PartialEvaluator
+from policyguard.simulate.sessions.replayed_policy import ReplayedPolicy
+from policyguard.simulate.sessions.run import Run
+from policyguard.simulate.sessions.trace_player import TracePlayer
 from policyguard.simulate.suggest.override_layer import compile_layer
-from policyguard.simulate.trace_player import TracePlayer
 from policyguard.traces import Item, Reader, Skipped, TraceFile
 from policyguard.traces.formats.native import FORMAT
 from policyguard.traces.session_trees import SessionTree

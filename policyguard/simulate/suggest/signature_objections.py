@@ -8,8 +8,8 @@ from pathlib import Path
 from policyguard.compiler.build.outcome_matchers import MAX_SCANNED_CHARS, SignatureMatcher
 from policyguard.engines.regex import RegexSet
 from policyguard.model.event import Completed
-from policyguard.simulate.job import Job, JobInputs, load_inputs
-from policyguard.simulate.line_shard import LineShard
+from policyguard.simulate.jobs.job import Job, JobInputs, load_inputs
+from policyguard.simulate.jobs.line_shard import LineShard
 from policyguard.traces import Reader, Skipped, TraceFile
 from policyguard.traces.session_trees import SessionTree
 

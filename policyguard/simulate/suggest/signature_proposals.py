@@ -13,7 +13,7 @@ from policyguard.compiler.build.outcome_matchers import (
 )
 from policyguard.engines.regex import Regex
 from policyguard.report.suggest.figures import ErrorsFigures, SignatureProposal, UnproposedFigures
-from policyguard.simulate.error_kinds import MAX_KINDS
+from policyguard.simulate.sessions.error_kinds import MAX_KINDS
 from policyguard.simulate.suggest.error_clusters import (
     MASK,
     ErrorCluster,

@@ -23,9 +23,9 @@ from policyguard.report.suggest.figures import (
     SettingChange,
     Suggestion,
 )
-from policyguard.simulate.job import ONE_PROCESS, Executor, Job, JobInputs
-from policyguard.simulate.proportions import share
-from policyguard.simulate.replayed_policy import find_shared_entries
+from policyguard.simulate.jobs.job import ONE_PROCESS, Executor, Job, JobInputs
+from policyguard.simulate.sample.proportions import share
+from policyguard.simulate.sessions.replayed_policy import find_shared_entries
 from policyguard.simulate.suggest.candidate_path import Combination, ExploredSpace, build_path
 from policyguard.simulate.suggest.certification import certify, needed_trials, split_runs
 from policyguard.simulate.suggest.override_layer import (

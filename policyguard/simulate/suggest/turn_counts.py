@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from policyguard.model.event import Admitted, TurnStarted
-from policyguard.simulate.job import Job, JobInputs
-from policyguard.simulate.line_shard import LineShard
+from policyguard.simulate.jobs.job import Job, JobInputs
+from policyguard.simulate.jobs.line_shard import LineShard
 from policyguard.simulate.suggest.session_results import SessionKey
 from policyguard.traces import Reader, Skipped, TraceFile
 from policyguard.traces.session_trees import SessionTree

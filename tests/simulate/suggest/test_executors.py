@@ -9,10 +9,17 @@ from typing import Any
 import pytest
 
 from policyguard.simulate.clusters.cluster import connect
-from policyguard.simulate.job import FoldWorker, Job, JobInputs, ProgressCallback, StartFold, merge
-from policyguard.simulate.line_shard import LineShard
+from policyguard.simulate.jobs.job import (
+    FoldWorker,
+    Job,
+    JobInputs,
+    ProgressCallback,
+    StartFold,
+    merge,
+)
+from policyguard.simulate.jobs.line_shard import LineShard
+from policyguard.simulate.jobs.workers import LocalProcesses
 from policyguard.simulate.suggest import Request, suggest
-from policyguard.simulate.workers import LocalProcesses
 from policyguard.traces.session_trees import SessionTree, find_session_trees
 from tests.simulate.recording import failed, lines, policy, read, write
 

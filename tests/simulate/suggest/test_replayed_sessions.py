@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from policyguard.simulate.job import Job, JobInputs
+from policyguard.simulate.jobs.job import Job, JobInputs
 from policyguard.simulate.suggest import replayed_sessions
 from policyguard.simulate.suggest.replayed_sessions import RecordedRuns
 from policyguard.simulate.suggest.session_results import SessionResult

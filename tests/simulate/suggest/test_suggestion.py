@@ -16,7 +16,7 @@ from policyguard.lint import lint_paths
 from policyguard.report.suggest.figures import Suggestion
 from policyguard.report.suggest.rendering import render_signatures, render_yaml
 from policyguard.simulate import load
-from policyguard.simulate.job import Job, JobInputs
+from policyguard.simulate.jobs.job import Job, JobInputs
 from policyguard.simulate.suggest import Request, SuggestError, suggest
 from policyguard.simulate.suggest.certification import split_runs
 from policyguard.simulate.suggest.override_layer import Entries, render_layer

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from policyguard.simulate.job import file_size
+from policyguard.simulate.jobs.job import file_size
 from policyguard.traces import Reader
 from policyguard.traces.containers.unpack import UnreadableContent, unpack
 from policyguard.traces.containers.zip import ZipArchive

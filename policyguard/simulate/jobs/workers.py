@@ -15,7 +15,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from policyguard.simulate.job import (
+from policyguard.simulate.jobs.job import (
     FoldWorker,
     Job,
     JobInputs,
@@ -30,9 +30,9 @@ from policyguard.simulate.job import (
     narrow_result,
     summarize,
 )
-from policyguard.simulate.line_shard import LineShard
-from policyguard.simulate.reading_units import ReadingUnit, iter_reading_units, measure_trees
-from policyguard.simulate.replayed_policy import find_shared_entries
+from policyguard.simulate.jobs.line_shard import LineShard
+from policyguard.simulate.jobs.reading_units import ReadingUnit, iter_reading_units, measure_trees
+from policyguard.simulate.sessions.replayed_policy import find_shared_entries
 from policyguard.traces.containers.parquet import MAGIC as PARQUET_MAGIC
 from policyguard.traces.session_trees import SessionTree, find_session_trees
 

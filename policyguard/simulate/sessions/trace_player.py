@@ -16,9 +16,9 @@ from policyguard.model.event import (
     SessionEnded,
     SessionStarted,
 )
-from policyguard.simulate.error_kinds import ReadOrder
-from policyguard.simulate.replayed_policy import ReplayedPolicy
-from policyguard.simulate.run import Run
+from policyguard.simulate.sessions.error_kinds import ReadOrder
+from policyguard.simulate.sessions.replayed_policy import ReplayedPolicy
+from policyguard.simulate.sessions.run import Run
 from policyguard.traces import Item, Skipped, TraceFile
 from policyguard.traces.interleaving import FileEnded
 

@@ -12,10 +12,10 @@ import msgspec
 
 from policyguard.compiler import CompiledPolicy
 from policyguard.model.errors import PolicyguardError
+from policyguard.simulate.jobs.line_shard import LineShard
 from policyguard.simulate.labels import Labels
-from policyguard.simulate.line_shard import LineShard
 from policyguard.simulate.replay import REPLAY_KEY, load
-from policyguard.simulate.sampling import Draw
+from policyguard.simulate.sample.sampling import Draw
 from policyguard.simulate.tally import ReportSize
 from policyguard.traces import Reader, TraceFile
 from policyguard.traces.containers.row_filter import Rows

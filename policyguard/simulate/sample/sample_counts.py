@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 
 from policyguard.report.replay.figures import Share, StratumFigures
-from policyguard.simulate.proportions import StratumSample, estimate_share
-from policyguard.simulate.run import Run
-from policyguard.simulate.sampling import Draw
-from policyguard.simulate.strata import Stratum, find_stratum
+from policyguard.simulate.sample.proportions import StratumSample, estimate_share
+from policyguard.simulate.sample.sampling import Draw
+from policyguard.simulate.sample.strata import Stratum, find_stratum
+from policyguard.simulate.sessions.run import Run
 
 Key = tuple[Hashable, ...]
 """What is counted. Those of a policy end in its index: 0, or 1 for the baseline."""

@@ -12,7 +12,7 @@ from typing import IO, NoReturn
 
 import click
 
-from policyguard.cli.terminal import EXIT_USAGE, usage_error
+from policyguard.cli.terminal.status import EXIT_USAGE, usage_error
 from policyguard.traces import is_input_file
 from policyguard.traces.input_paths import resolve_path
 

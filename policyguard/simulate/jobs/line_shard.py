@@ -8,7 +8,7 @@ from zlib import crc32
 import msgspec
 
 from policyguard.model.event import SessionEnded
-from policyguard.simulate.trace_player import IDLE_LINES
+from policyguard.simulate.sessions.trace_player import IDLE_LINES
 from policyguard.traces.formats.native import EventHead, is_event, parse_head
 
 _END = SessionEnded.__struct_config__.tag

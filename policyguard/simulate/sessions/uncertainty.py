@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from policyguard.simulate.redacted import Applicability
-from policyguard.simulate.redacted_marks import Reach
+from policyguard.simulate.sessions.redacted import Applicability
+from policyguard.simulate.sessions.redacted_marks import Reach
 
 
 class UncertainEntries:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from policyguard.simulate.job import FoldWorker, Job, R, StartFold
-from policyguard.simulate.line_shard import LineShard
-from policyguard.simulate.reading_units import ReadingUnit, find_reading_units
+from policyguard.simulate.jobs.job import FoldWorker, Job, R, StartFold
+from policyguard.simulate.jobs.line_shard import LineShard
+from policyguard.simulate.jobs.reading_units import ReadingUnit, find_reading_units
 from policyguard.traces.session_trees import SessionTree
 
 _PARTS_PER_WORKER = 4

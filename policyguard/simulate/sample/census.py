@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from policyguard.model.event import Event, SessionEnded, SessionStarted
-from policyguard.simulate.job import Job, JobInputs
+from policyguard.simulate.jobs.job import Job, JobInputs
+from policyguard.simulate.jobs.line_shard import LineShard
 from policyguard.simulate.labels import Labels
-from policyguard.simulate.line_shard import LineShard
-from policyguard.simulate.sampling import SessionNumbers
-from policyguard.simulate.strata import Strata
+from policyguard.simulate.sample.sampling import SessionNumbers
+from policyguard.simulate.sample.strata import Strata
 from policyguard.traces import Item, Reader, Skipped, TraceFile
 from policyguard.traces.interleaving import FileEnded, InterleavedFiles
 from policyguard.traces.session_trees import SessionTree

@@ -27,7 +27,7 @@ from policyguard.model.event import Admitted, Completed, Marked, Refused
 from policyguard.model.limits import iter_limits, limit_id, limits_of
 from policyguard.model.policy import Policy
 from policyguard.model.tool_name import ToolName, full_name_alias
-from policyguard.simulate.redacted_marks import MarkDependencies, Reach
+from policyguard.simulate.sessions.redacted_marks import MarkDependencies, Reach
 
 _KEPT_FIELDS = ("tool", "server", "class", "classes", "agent", "session", "batch", "tags", "hints")
 """Fields of `call` that a journal always keeps."""

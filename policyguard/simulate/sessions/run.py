@@ -18,10 +18,10 @@ from policyguard.report.replay.figures import (
     SessionChange,
     UnmatchedFigures,
 )
-from policyguard.simulate.error_kinds import ErrorKinds, ReadOrder
-from policyguard.simulate.redacted import with_fingerprints
-from policyguard.simulate.session_replay import UNKNOWN, ReplayDecision, SessionReplay
-from policyguard.simulate.timeline import Timeline, TimelineCall, excerpt
+from policyguard.simulate.sessions.error_kinds import ErrorKinds, ReadOrder
+from policyguard.simulate.sessions.redacted import with_fingerprints
+from policyguard.simulate.sessions.session_replay import UNKNOWN, ReplayDecision, SessionReplay
+from policyguard.simulate.sessions.timeline import Timeline, TimelineCall, excerpt
 
 _REFUSING = frozenset(("ask", "block", "halt"))
 _MAX_OPEN_CALLS = 1024

@@ -13,7 +13,7 @@ from types import FrameType
 
 import click
 
-from policyguard.simulate.job import ProgressCallback, StoppedError
+from policyguard.simulate.jobs.job import ProgressCallback, StoppedError
 
 _CLEAR_LINE, _CLEAR_LINE_ABOVE = "\r\x1b[2K", "\x1b[1A\x1b[2K"
 

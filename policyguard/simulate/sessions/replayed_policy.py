@@ -12,9 +12,9 @@ from policyguard.compiler.build.entry_paths import learn_id
 from policyguard.guard.replay import ReplayGuard
 from policyguard.model.event import SessionStarted
 from policyguard.report.replay.figures import PolicyFigures
-from policyguard.simulate.redacted import PartialEvaluator
-from policyguard.simulate.session_replay import SessionReplay
-from policyguard.simulate.uncertainty import UncertainEntries, Uncertainty
+from policyguard.simulate.sessions.redacted import PartialEvaluator
+from policyguard.simulate.sessions.session_replay import SessionReplay
+from policyguard.simulate.sessions.uncertainty import UncertainEntries, Uncertainty
 
 _ISOLATED_SCOPES = frozenset({"turn", "session"})
 

@@ -24,7 +24,7 @@ from policyguard.adapters.installation.settings import (
     write_settings,
 )
 from policyguard.cli.options import named_store_option, path_option, policy_option
-from policyguard.cli.terminal import policy_error, reports_errors, status, usage_error
+from policyguard.cli.terminal.status import policy_error, reports_errors, status, usage_error
 from policyguard.compiler import compile_policy
 from policyguard.model.diagnostic import PolicyError
 from policyguard.model.errors import PolicyguardError

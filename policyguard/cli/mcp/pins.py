@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from policyguard.cli.options import path_option, policy_option
-from policyguard.cli.terminal import policy_error, reports_errors, status, usage_error
+from policyguard.cli.terminal.status import policy_error, reports_errors, status, usage_error
 from policyguard.model.diagnostic import PolicyError
 from policyguard.model.errors import PolicyguardError
 from policyguard.pins.changes import compare_servers

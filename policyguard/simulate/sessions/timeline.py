@@ -9,7 +9,7 @@ import msgspec
 from policyguard.model.event import Admitted, Completed, Refused
 from policyguard.model.outcome import Outcome
 from policyguard.report.replay.figures import CallFigures, RecordedOutcome
-from policyguard.simulate.session_replay import ReplayDecision
+from policyguard.simulate.sessions.session_replay import ReplayDecision
 
 FIRST_CALLS = 10
 """Calls shown from the beginning of a session."""

@@ -24,13 +24,13 @@ from policyguard.model.event import (
 )
 from policyguard.model.outcome import Outcome, Recorded
 from policyguard.report.replay.figures import ReplayEffect
-from policyguard.simulate.redacted import (
+from policyguard.simulate.sessions.redacted import (
     Applicability,
     PartialEvaluator,
     violation_entry,
     with_placeholder_args,
 )
-from policyguard.simulate.uncertainty import Uncertainty
+from policyguard.simulate.sessions.uncertainty import Uncertainty
 
 
 class ReplayDecision(NamedTuple):

@@ -7,12 +7,12 @@ from importlib import import_module
 import click
 
 _MODULES = {
-    "diff": "mcp_pins",
-    "install": "mcp_install",
-    "pin": "mcp_pins",
-    "run": "mcp_proxy",
-    "serve": "mcp_proxy",
-    "uninstall": "mcp_install",
+    "diff": "pins",
+    "install": "install",
+    "pin": "pins",
+    "run": "proxy",
+    "serve": "proxy",
+    "uninstall": "install",
 }
 """The commands of the group, and their modules, which are imported when they are used."""
 
@@ -34,7 +34,7 @@ class _McpCommands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _MODULES:
             return None
-        module = import_module(f"policyguard.cli.{_MODULES[cmd_name]}")
+        module = import_module(f"{__name__}.{_MODULES[cmd_name]}")
         commands = (value for value in vars(module).values() if isinstance(value, click.Command))
         return next(command for command in commands if command.name == cmd_name)
 

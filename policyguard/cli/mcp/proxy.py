@@ -9,7 +9,7 @@ import click
 
 from policyguard.adapters.mcp.settings import ProxyLimits
 from policyguard.cli.options import named_store_option, policy_option
-from policyguard.cli.terminal import policy_error, reports_errors, status, usage_error
+from policyguard.cli.terminal.status import policy_error, reports_errors, status, usage_error
 from policyguard.model.diagnostic import PolicyError
 from policyguard.model.errors import PolicyguardError
 

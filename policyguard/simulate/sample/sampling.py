@@ -10,7 +10,7 @@ import hashlib
 import msgspec
 
 from policyguard.model.event import Event, SessionEnded, SessionStarted
-from policyguard.simulate.strata import Stratum
+from policyguard.simulate.sample.strata import Stratum
 from policyguard.traces.item import TraceError
 
 OPTION = "--sample"

@@ -1,0 +1,1 @@
+"""What commands write: output, progress, status messages."""

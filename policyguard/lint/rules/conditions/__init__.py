@@ -1,0 +1,1 @@
+"""Rules about the CEL of conditions."""

@@ -1,0 +1,1 @@
+"""Rules about what entries match, and what they do then."""

@@ -1,0 +1,1 @@
+"""Rules about layers that replace or weaken what they inherit."""

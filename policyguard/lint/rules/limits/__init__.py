@@ -1,0 +1,1 @@
+"""Rules about limits, budgets and radius schedules."""

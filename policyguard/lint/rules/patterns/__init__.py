@@ -1,0 +1,1 @@
+"""Rules about patterns: RE2, signatures, commands."""

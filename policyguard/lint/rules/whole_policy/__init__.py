@@ -1,0 +1,1 @@
+"""Rules about a whole policy. They do not run on files that are only part of one."""

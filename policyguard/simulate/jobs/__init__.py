@@ -1,0 +1,1 @@
+"""A job over many recordings, and how several processes share it."""

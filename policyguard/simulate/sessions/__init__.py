@@ -1,0 +1,1 @@
+"""One recorded session under a policy: its replay, what redacted data leaves open, its timeline."""

@@ -88,6 +88,11 @@ def find_read(command: SimpleCommand, program: Program, arguments: Arguments) ->
                 yield normalize(_strip(option.value))
 
 
+def reads_nothing(program: Program, arguments: Arguments) -> bool:
+    """Whether a command reads none of the files that its operands name."""
+    return program.reads == "none" and not _loads_operands(program, arguments)
+
+
 def drop_script(program: Program, arguments: Arguments) -> tuple[str, ...]:
     """Return the operands without the pattern of grep and the like."""
     is_script = program.reads == "rest" and not any(
@@ -101,10 +106,14 @@ def drop_script(program: Program, arguments: Arguments) -> tuple[str, ...]:
 def _find_loaded(program: Program, arguments: Arguments) -> Iterator[str]:
     for value in _find_values(program.loads, arguments):
         yield normalize(_strip(value))
-    operands = arguments.operands
-    if any(" ".join(operands[:count]) in program.loads for count in (1, 2)):
-        for word in filter(is_static, operands):
+    if _loads_operands(program, arguments):
+        for word in filter(is_static, arguments.operands):
             yield normalize(word.rpartition(":")[2])  # `HEAD:file`, `container:/file`
+
+
+def _loads_operands(program: Program, arguments: Arguments) -> bool:
+    operands = arguments.operands
+    return any(" ".join(operands[:count]) in program.loads for count in (1, 2))
 
 
 def _find_values(options: Sequence[str], arguments: Arguments) -> Iterator[str]:

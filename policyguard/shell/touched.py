@@ -10,9 +10,10 @@ from itertools import takewhile
 from policyguard.model.shell import Program
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, Arguments, read_arguments
 from policyguard.shell.command_line import ANY, GLOB, MANY, NAME, CommandLine, SimpleCommand
-from policyguard.shell.files import drop_script, find_read, find_written
+from policyguard.shell.files import drop_script, find_read, find_written, reads_nothing
 from policyguard.shell.folders import find_folders, join_folder
-from policyguard.shell.options import WrapperOptions
+from policyguard.shell.options import WrapperOptions, read_code_options
+from policyguard.shell.read_command import ReadCommand
 from policyguard.shell.reader import ShellReader
 from policyguard.shell.script.outputs import find_names_of
 from policyguard.shell.words import is_static
@@ -23,6 +24,7 @@ _LOCAL_URL = re.compile(r"file://(?=/|\Z)", re.IGNORECASE)
 _URL_HOST = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^/?#\x00-\x08]+)(?:[/?#]|\Z)")
 _SPACE = re.compile(r"\s")
 _NOWHERE = "/dev/null"
+_UNKNOWN = re.compile(f"[{ANY}{MANY}]+")
 _UNKNOWN_PART = re.compile(rf"\$[A-Za-z_{{(]|[{ANY}{MANY}{NAME}]")
 _REMOTE = re.compile(r"(?:[^@/:\s]+@)?(\[[^\]]+\]|[^@/:\s\[\]]+):(?!//)")
 _HOST = re.compile(r"(?:[^@/\s]+@)?(\[[^\]]+\]|[^@/\s]+)")
@@ -38,10 +40,18 @@ def find_paths(text: str, line: CommandLine, reader: ShellReader) -> Iterator[st
     starts; unknown parts stay marked. A path after a `cd` that may not have happened is yielded
     for each folder that it may be in.
     """
-    for command, folders in zip(line.commands, find_folders(text, line), strict=True):
-        for path in dict.fromkeys(_find_own_paths(command, reader)):
+    for simple, folders in zip(line.commands, find_folders(text, line), strict=True):
+        command = ReadCommand(simple, reader.programs)
+        touched = dict.fromkeys(_find_touched(command, reader))
+        for path in touched:
             for folder in folders:
                 yield join_folder(folder, path)
+        is_only_named = reads_nothing(command.program, command.arguments)
+        for path in dict.fromkeys(_find_named(command, reader)):
+            if path not in touched:
+                for folder in folders:
+                    place = join_folder(folder, path)
+                    yield from _name_unknown(place) if is_only_named else (place,)
 
 
 def find_paths_of(
@@ -53,7 +63,10 @@ def find_paths_of(
     out, it may come from any command, and all paths are yielded. A chosen command that names none
     works on its folder (`find -delete`): that is yielded.
     """
-    own = [list(_find_own_paths(command, reader)) for command in line.commands]
+    own = [
+        [*_find_touched(command, reader), *_find_named(command, reader)]
+        for command in (ReadCommand(simple, reader.programs) for simple in line.commands)
+    ]
     if chosen and all(
         own[index] and not any(map(_UNKNOWN_PART.search, own[index])) for index in chosen
     ):
@@ -88,25 +101,30 @@ def _names_files_in_code(line: CommandLine, index: int) -> bool:
     )
 
 
-def _find_own_paths(command: SimpleCommand, reader: ShellReader) -> Iterator[str]:
-    program = reader.programs.find(command.program) or UNKNOWN_PROGRAM
-    arguments = read_arguments(command.arguments, program)
-    wrapped = reader.wrappers.find(command.program) is not None
-    is_silenced = any(redirect.target == _NOWHERE for redirect in command.redirects)
+def _find_touched(command: ReadCommand, reader: ShellReader) -> Iterator[str]:
+    """Yield the files that a command reads, writes or runs."""
+    simple = command.command
+    wrapped = reader.wrappers.find(simple.program) is not None or _runs_module(simple, reader)
+    is_silenced = any(redirect.target == _NOWHERE for redirect in simple.redirects)
     for path in (
-        *(target.target for target in command.redirects if wrapped),
-        *(() if wrapped else find_read(command, program, arguments)),
-        *(() if wrapped else find_written(command, program, arguments)),
+        *(target.target for target in simple.redirects if wrapped),
+        *(() if wrapped else find_read(simple, command.program, command.arguments)),
+        *(() if wrapped else find_written(simple, command.program, command.arguments)),
     ):
         path = _LOCAL_URL.sub("", path)
         if not (_URL.match(path) or (is_silenced and path == _NOWHERE)):
             yield path
-    if "/" in command.path and is_static(command.path):
-        folder = command.path.rpartition("/")[0]
+    if "/" in simple.path and is_static(simple.path):
+        folder = simple.path.rpartition("/")[0]
         if folder not in reader.folders:
-            yield command.path
-    operands = _own_operands(command, arguments, program, reader)
-    wrapper = reader.wrappers.find(command.program)
+            yield simple.path
+
+
+def _find_named(command: ReadCommand, reader: ShellReader) -> Iterator[str]:
+    """Yield the paths that the arguments of a command name, whatever it does with them."""
+    simple, program, arguments = command.command, command.program, command.arguments
+    operands = _own_operands(simple, arguments, program, reader)
+    wrapper = reader.wrappers.find(simple.program)
     options = () if wrapper is not None and wrapper.names else arguments.options
     for word in (_LOCAL_URL.sub("", operand) for operand in operands):
         if _URL.match(word):
@@ -115,12 +133,12 @@ def _find_own_paths(command: SimpleCommand, reader: ShellReader) -> Iterator[str
             yield word
             if revision := _REVISION.fullmatch(word):
                 yield revision[1]
-        else:  # some name, here or elsewhere: most programs do not read it
-            yield from (NAME, f"/{NAME}")
-    yield from _find_wrapper_values(command, reader)
-    is_changing = any(word in program.changes for word in command.arguments)
+        else:  # most programs do not read it
+            yield from _name_unknown(word)
+    yield from _find_wrapper_values(simple, reader)
+    is_changing = any(word in program.changes for word in simple.arguments)
     if wrapper is not None and wrapper.names and is_changing:  # `find -name x -delete`
-        yield from find_names_of(wrapper, command.arguments)
+        yield from find_names_of(wrapper, simple.arguments)
     for option in options if operands else ():
         value = option.value
         if value is None:
@@ -128,6 +146,15 @@ def _find_own_paths(command: SimpleCommand, reader: ShellReader) -> Iterator[str
             value = option.text[attached.end() :] if attached else None
         if value and _is_path(value):
             yield value
+
+
+def _name_unknown(path: str) -> tuple[str, ...]:
+    """Return what stands for a path with unknown text: some name in it, and one elsewhere."""
+    place = normalize(path)
+    unknown = _UNKNOWN.search(place)
+    if unknown is None:
+        return (path,)
+    return (_UNKNOWN.sub(NAME, place), "/" + _UNKNOWN.sub(NAME, place[unknown.start() :]))
 
 
 def _find_wrapper_values(command: SimpleCommand, reader: ShellReader) -> Iterator[str]:
@@ -152,7 +179,7 @@ def _own_operands(
     command: SimpleCommand, arguments: Arguments, program: Program, reader: ShellReader
 ) -> Sequence[str]:
     """Return the operands that may name files; those of a wrapped command are found there."""
-    if program.prints:
+    if program.prints or _runs_module(command, reader):
         return ()
     wrapper = reader.wrappers.find_for(command.program, command.arguments)[1]
     if wrapper is None:
@@ -164,6 +191,16 @@ def _own_operands(
     ):
         return arguments.operands[:1]
     return ()
+
+
+def _runs_module(command: SimpleCommand, reader: ShellReader) -> bool:
+    """Whether it runs a program that is a command of its own, as `python -m pytest` does."""
+    runner = reader.code.find(command.program)
+    return (
+        runner is not None
+        and bool(runner.modules)
+        and bool(read_code_options(runner, command.arguments).module)
+    )
 
 
 def find_urls(line: CommandLine, reader: ShellReader) -> Iterator[str]:

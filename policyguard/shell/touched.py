@@ -13,7 +13,6 @@ from policyguard.shell.command_line import ANY, GLOB, MANY, NAME, CommandLine, S
 from policyguard.shell.files import drop_script, find_read, find_written, reads_nothing
 from policyguard.shell.folders import find_folders, join_folder
 from policyguard.shell.options import WrapperOptions, read_code_options
-from policyguard.shell.read_command import ReadCommand
 from policyguard.shell.reader import ShellReader
 from policyguard.shell.script.outputs import find_names_of
 from policyguard.shell.words import is_static
@@ -25,12 +24,32 @@ _URL_HOST = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^/?#\x00-\x08]+)(?:[/?#]|\Z
 _SPACE = re.compile(r"\s")
 _NOWHERE = "/dev/null"
 _UNKNOWN = re.compile(f"[{ANY}{MANY}]+")
+_MAY_BE_UNKNOWN = re.compile(rf"[{ANY}{MANY}]|\.\.")
 _UNKNOWN_PART = re.compile(rf"\$[A-Za-z_{{(]|[{ANY}{MANY}{NAME}]")
 _REMOTE = re.compile(r"(?:[^@/:\s]+@)?(\[[^\]]+\]|[^@/:\s\[\]]+):(?!//)")
 _HOST = re.compile(r"(?:[^@/\s]+@)?(\[[^\]]+\]|[^@/\s]+)")
 _NETWORK_FILE = re.compile(r"/dev/(?:tcp|udp)/([^/]+)/([^/]+)")
 _REVISION = re.compile(r"[^:/\s]*:(?![/~]|\d+\Z)([^:\s]+)")
 """A file in a revision, as `HEAD:.env` of git; not a host with its port."""
+
+
+class _Command:
+    """A command, and what is known about its program."""
+
+    __slots__ = ("arguments", "program", "runs_module", "simple", "wrapper")
+
+    def __init__(self, simple: SimpleCommand, reader: ShellReader) -> None:
+        self.simple = simple
+        self.program = reader.programs.find(simple.program) or UNKNOWN_PROGRAM
+        self.arguments = read_arguments(simple.arguments, self.program)
+        self.wrapper = reader.wrappers.find(simple.program)
+        runner = reader.code.find(simple.program)
+        self.runs_module = (
+            runner is not None
+            and bool(runner.modules)
+            and bool(read_code_options(runner, simple.arguments).module)
+        )
+        """Whether it runs a program that is a command of its own, as `python -m pytest` does."""
 
 
 def find_paths(text: str, line: CommandLine, reader: ShellReader) -> Iterator[str]:
@@ -41,17 +60,22 @@ def find_paths(text: str, line: CommandLine, reader: ShellReader) -> Iterator[st
     for each folder that it may be in.
     """
     for simple, folders in zip(line.commands, find_folders(text, line), strict=True):
-        command = ReadCommand(simple, reader.programs)
+        command = _Command(simple, reader)
         touched = dict.fromkeys(_find_touched(command, reader))
         for path in touched:
             for folder in folders:
                 yield join_folder(folder, path)
-        is_only_named = reads_nothing(command.program, command.arguments)
         for path in dict.fromkeys(_find_named(command, reader)):
-            if path not in touched:
-                for folder in folders:
-                    place = join_folder(folder, path)
-                    yield from _name_unknown(place) if is_only_named else (place,)
+            if path in touched:
+                continue
+            for folder in folders:
+                place = join_folder(folder, path)
+                if _MAY_BE_UNKNOWN.search(place) and reads_nothing(
+                    command.program, command.arguments
+                ):
+                    yield from _name_unknown(place)
+                else:
+                    yield place
 
 
 def find_paths_of(
@@ -65,7 +89,7 @@ def find_paths_of(
     """
     own = [
         [*_find_touched(command, reader), *_find_named(command, reader)]
-        for command in (ReadCommand(simple, reader.programs) for simple in line.commands)
+        for command in (_Command(simple, reader) for simple in line.commands)
     ]
     if chosen and all(
         own[index] and not any(map(_UNKNOWN_PART.search, own[index])) for index in chosen
@@ -101,15 +125,15 @@ def _names_files_in_code(line: CommandLine, index: int) -> bool:
     )
 
 
-def _find_touched(command: ReadCommand, reader: ShellReader) -> Iterator[str]:
+def _find_touched(command: _Command, reader: ShellReader) -> Iterator[str]:
     """Yield the files that a command reads, writes or runs."""
-    simple = command.command
-    wrapped = reader.wrappers.find(simple.program) is not None or _runs_module(simple, reader)
+    simple, program, arguments = command.simple, command.program, command.arguments
+    runs_another = command.wrapper is not None or command.runs_module
     is_silenced = any(redirect.target == _NOWHERE for redirect in simple.redirects)
     for path in (
-        *(target.target for target in simple.redirects if wrapped),
-        *(() if wrapped else find_read(simple, command.program, command.arguments)),
-        *(() if wrapped else find_written(simple, command.program, command.arguments)),
+        *(redirect.target for redirect in simple.redirects if runs_another),
+        *(() if runs_another else find_read(simple, program, arguments)),
+        *(() if runs_another else find_written(simple, program, arguments)),
     ):
         path = _LOCAL_URL.sub("", path)
         if not (_URL.match(path) or (is_silenced and path == _NOWHERE)):
@@ -120,12 +144,10 @@ def _find_touched(command: ReadCommand, reader: ShellReader) -> Iterator[str]:
             yield simple.path
 
 
-def _find_named(command: ReadCommand, reader: ShellReader) -> Iterator[str]:
+def _find_named(command: _Command, reader: ShellReader) -> Iterator[str]:
     """Yield the paths that the arguments of a command name, whatever it does with them."""
-    simple, program, arguments = command.command, command.program, command.arguments
-    operands = _own_operands(simple, arguments, program, reader)
-    wrapper = reader.wrappers.find(simple.program)
-    options = () if wrapper is not None and wrapper.names else arguments.options
+    simple, wrapper = command.simple, command.wrapper
+    operands = _own_operands(command, reader)
     for word in (_LOCAL_URL.sub("", operand) for operand in operands):
         if _URL.match(word):
             continue
@@ -136,16 +158,17 @@ def _find_named(command: ReadCommand, reader: ShellReader) -> Iterator[str]:
         else:  # most programs do not read it
             yield from _name_unknown(word)
     yield from _find_wrapper_values(simple, reader)
-    is_changing = any(word in program.changes for word in simple.arguments)
-    if wrapper is not None and wrapper.names and is_changing:  # `find -name x -delete`
-        yield from find_names_of(wrapper, simple.arguments)
-    for option in options if operands else ():
-        value = option.value
-        if value is None:
-            attached = _ATTACHED.match(option.text)
-            value = option.text[attached.end() :] if attached else None
-        if value and _is_path(value):
-            yield value
+    if wrapper is not None and wrapper.names:
+        if any(word in command.program.changes for word in simple.arguments):
+            yield from find_names_of(wrapper, simple.arguments)  # `find -name x -delete`
+    elif operands:
+        for option in command.arguments.options:
+            value = option.value
+            if value is None:
+                attached = _ATTACHED.match(option.text)
+                value = option.text[attached.end() :] if attached else None
+            if value and _is_path(value):
+                yield value
 
 
 def _name_unknown(path: str) -> tuple[str, ...]:
@@ -175,32 +198,21 @@ def _is_path(value: str) -> bool:
     return is_path and not _URL.match(value)
 
 
-def _own_operands(
-    command: SimpleCommand, arguments: Arguments, program: Program, reader: ShellReader
-) -> Sequence[str]:
+def _own_operands(command: _Command, reader: ShellReader) -> Sequence[str]:
     """Return the operands that may name files; those of a wrapped command are found there."""
-    if program.prints or _runs_module(command, reader):
+    simple, program, arguments = command.simple, command.program, command.arguments
+    if program.prints or command.runs_module:
         return ()
-    wrapper = reader.wrappers.find_for(command.program, command.arguments)[1]
+    wrapper = reader.wrappers.find_for(simple.program, simple.arguments)[1]
     if wrapper is None:
         return drop_script(program, arguments)
     if wrapper.after:
-        return tuple(takewhile(lambda word: word[:1] not in "-(!", command.arguments))
+        return tuple(takewhile(lambda word: word[:1] not in "-(!", simple.arguments))
     if (wrapper.script or wrapper.sources) and not any(
         option.text in wrapper.text or option.text[-1:] == "c" for option in arguments.options
     ):
         return arguments.operands[:1]
     return ()
-
-
-def _runs_module(command: SimpleCommand, reader: ShellReader) -> bool:
-    """Whether it runs a program that is a command of its own, as `python -m pytest` does."""
-    runner = reader.code.find(command.program)
-    return (
-        runner is not None
-        and bool(runner.modules)
-        and bool(read_code_options(runner, command.arguments).module)
-    )
 
 
 def find_urls(line: CommandLine, reader: ShellReader) -> Iterator[str]:

@@ -81,6 +81,10 @@ class Wrapper(PolicyStruct, frozen=True, kw_only=True):
     """Its first options with which it runs nothing, as `-v` of command."""
     read_only: bool = False
     """Whether it changes nothing itself, as xargs."""
+    same_shell: bool = False
+    """Whether the shell itself runs the command, with all its variables, as that of eval."""
+    clears: bool = False
+    """Whether the command may not get exported variables, as that of sudo."""
     elsewhere: bool = False
     """Whether the command runs where variables and folders are others, as that of ssh."""
     feeds: bool = False
@@ -202,6 +206,8 @@ class Shell(PolicyStruct, frozen=True, kw_only=True):
     """Programs that print file names and the like, so that their output holds no option."""
     variables: tuple[str, ...] = ()
     """Variables whose value is one word and no option, as HOME."""
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
+    """What variables hold that a text does not assign."""
     command_variables: tuple[str, ...] = ()
     """Variables whose value is a command text, as PAGER."""
     option_variables: dict[str, str] = msgspec.field(default_factory=dict)

@@ -38,6 +38,7 @@ class ShellReader:
         )
         """Programs in whose input commands may stand."""
         self.variables = frozenset(facts.variables)
+        self.environment = facts.environment
         self.neutral = frozenset(facts.neutral)
         self.setups = tuple(f"{command} " for command in facts.setups)
         """Beginnings of commands that only print settings for the shell, as words."""

@@ -248,6 +248,8 @@ CHANGES = (
     *("readonly p=zap", "readonly p", "local p=true", "local o=x", "declare -g p=zap", "continue"),
     *("if [ $n ]; then p=zap; else p=true; fi", "for p in true zap; do :; done", "p=$p$o"),
     *("case $1 in a) p=zap;; *) p=true;; esac", "p=zap; return", "o=-r; break", "p=za; p+=p"),
+    *("export p", "export p=true", "export p o", "export -n p", "declare +x p", "declare -x o=x"),
+    *("set -a", "sh -c 'p=zap'", "export q p=zap", "unset p; p=true", "eval 'export p=true'"),
     *("a=(zap)", "a=(true)", "a=()", "a+=(-r)", "a+=(x)", 'a+=("$@")', "a[0]=zap", 'p="${a[*]}"'),
 )
 PLACES = (
@@ -294,6 +296,14 @@ USES = (
         "${p}zap -r",
         *('"${a[@]}"', 'zap "${a[@]}"', "${a[*]} -r", '"${a[0]}" -r', "$a -r", "zap ${a[@]+$o}"),
         'for w in "${a[@]}"; do $w -r; done',
+    ),
+    *("sh -c '$p zap -r'", "bash -c '${p}zap -r'", "sh -c '$p $q zap $o -r'", "sh <<< '$p zap -r'"),
+    *('env -i PATH="$PATH" LOG="$LOG" sh -c \'$p zap -r\'', "env -u p bash -c '$p zap -r'"),
+    *("p=true sh -c '$p zap -r'", "echo x | xargs sh -c '$p zap -r'", "sh -c 'zap ${o:--r}'"),
+    *(
+        "find . -maxdepth 0 -exec sh -c '$p zap -r' \\;",
+        "echo '$p zap -r' > s; sh s",
+        "(sh -c '$p -r')",
     ),
 )
 

@@ -125,6 +125,10 @@ def run_declaration(reading: Statements, node: Node, tail: Tail) -> list[int]:
         variables.destabilize([*names, *bare])
     elif name in _WITHOUT_VALUE:
         variables.remove(bare)
+    if is_certain and (name == "export" or "x" in options) and "n" not in options:
+        variables.export([*names, *bare])
+    else:
+        variables.hide([*names, *bare])
     if "r" in options or name == "readonly":
         variables.fix([*names, *bare])
     return [reading.add(SimpleCommand(name, name, tuple(words[1:]), tail.redirects, names))]

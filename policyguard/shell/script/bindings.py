@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import product
 
 import msgspec
@@ -43,6 +44,7 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
     positional: Positional | None
     losses: int
     """How often variables were lost for good until then."""
+    exported: frozenset[str]
 
 
 class Bindings:
@@ -54,6 +56,8 @@ class Bindings:
         self.have_choices = False
         """Whether some variable has had several values."""
         self._constants: set[str] = set()
+        self._exported: frozenset[str] = frozenset()
+        """Variables that each program which the text runs is certain to get."""
         self._arrays: set[str] = set()
         """Names of which a text may be the first word only."""
         self._is_replacing = True
@@ -115,6 +119,29 @@ class Bindings:
         """Note that these variables are constants, which cannot be changed or removed."""
         self._constants.update(names)
 
+    def export(self, names: Iterable[str]) -> None:
+        """Note that programs get these variables for certain."""
+        self._exported |= frozenset(names)
+
+    def hide(self, names: Iterable[str]) -> None:
+        """Note that programs may not get these variables."""
+        self._exported -= frozenset(names)
+
+    @contextmanager
+    def in_process(self, given: Collection[str] = (), *, is_clean: bool = False) -> Iterator[None]:
+        """Let each variable have no value as well, where a program may not get it.
+
+        It gets those of `given`, and exported ones unless `is_clean`, and changes none.
+        """
+        kept = self.keep()
+        for name, values in kept.values.items():
+            if name not in given and (is_clean or name not in self._exported):
+                self._set(name, (*values, ""))
+        try:
+            yield
+        finally:
+            self.restore(kept)
+
     def doubt_assignments(self) -> None:
         """Note that assignments from here on may leave a variable as it was."""
         self._is_replacing = False
@@ -148,11 +175,12 @@ class Bindings:
 
     def keep(self) -> Kept:
         """Return the values, for `restore` after what has variables of its own."""
-        return Kept(dict(self._values), self.positional, self._losses)
+        return Kept(dict(self._values), self.positional, self._losses, self._exported)
 
     def restore(self, kept: Kept) -> None:
         """Give all variables the values that they had."""
         self._values, self.positional = dict(kept.values), kept.positional
+        self._exported = kept.exported
 
     def find_changes(self, kept: Kept) -> list[str]:
         """Return the names of the variables that have changed since."""
@@ -179,6 +207,7 @@ class Bindings:
         for kept in reversed(places):
             for name in self.find_changes(kept):
                 self._set(name, (*kept.values.get(name, UNKNOWN), *self.list_values(name)))
+            self._exported &= kept.exported
             if self.positional is not kept.positional:
                 self.positional = None
 
@@ -247,6 +276,7 @@ class Bindings:
         """Make these variables unknown: they may have no value, or that of a caller."""
         for name in names:
             self._expected.add(name)
+            self.hide([name])
             if name in self._values:
                 self.forget([name])
 
@@ -261,6 +291,8 @@ class Bindings:
 
     def declare(self, names: Iterable[str], *, is_certain: bool) -> None:
         """Make these variables of the function that runs, without a value if that is certain."""
+        names = list(names)
+        self.hide(names)
         for name in names:
             if self._locals and name not in self._locals[-1]:
                 self._locals[-1][name] = self._values.get(name), is_certain
@@ -288,7 +320,9 @@ class Bindings:
 
     def forget(self, names: Iterable[str]) -> None:
         """Make the values of these variables unknown."""
+        names = list(names)
         self._values.update((name, UNKNOWN) for name in names)
+        self.hide(names)
 
     def forget_named(self, words: Iterable[str]) -> None:
         """Make unknown the variables whose names these words begin with: `x=y`, `x[0]`."""

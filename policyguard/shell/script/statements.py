@@ -62,7 +62,9 @@ class Statements:
         self.bounds = reader.facts.bounds
         self.commands: list[SimpleCommand] = []
         self.opaque: dict[str, None] = {}
-        self.variables = Variables(reader.variables, self.bounds.loop_values)
+        self.variables = Variables(
+            reader.variables, self.bounds.loop_values, environment=reader.environment
+        )
         self.documents: list[HereDocument] = []
         self.source = b""
         self.is_certain = True

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS
+from policyguard.model.shell import Wrapper
+from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME
 from policyguard.shell.script.bindings import Bindings
 from policyguard.shell.script.positional import Positional, choose
 from policyguard.shell.script.values import WHITE
 from policyguard.shell.words import BREAK, EMPTY, is_static, protect
+
+if TYPE_CHECKING:
+    from policyguard.shell.script.statements import Statements
 
 _NUMBERS = frozenset("?#$!-0") | {"RANDOM", "LINENO", "SECONDS", "UID", "EUID", "PPID", "BASHPID"}
 
@@ -17,8 +24,17 @@ _NUMBERS = frozenset("?#$!-0") | {"RANDOM", "LINENO", "SECONDS", "UID", "EUID", 
 class Variables(Bindings):
     """The variables of a text, its arguments, and what the environment is known to have."""
 
-    def __init__(self, plain: frozenset[str], max_values: int, *, folder: str = ".") -> None:
+    def __init__(
+        self,
+        plain: frozenset[str],
+        max_values: int,
+        *,
+        folder: str = ".",
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         super().__init__(max_values)
+        self._values.update((name, (value,)) for name, value in environment.items())
+        self.export(environment)
         self._plain = plain
         self.folder = folder
         """The current folder."""
@@ -96,9 +112,10 @@ class Variables(Bindings):
         return choose(known, int(name), int(name) + 1) if name.isdigit() else choose(known, first)
 
     def is_given(self, name: str) -> bool | None:
-        """Whether `$1` or the like stands for some text; None if that is not known."""
+        """Whether a variable stands for some text; None if that is not known."""
         if not _is_positional(name):
-            return None
+            value = self.read(name, quoted=True) if name in self._values else ""
+            return True if value and is_static(value) else None
         words = self._choose(name)
         if words is None or not words:
             return None if words is None else False
@@ -120,6 +137,33 @@ class Variables(Bindings):
         if quoted and not _is_positional(name):
             return ANY
         return MANY
+
+
+@contextmanager
+def enter_wrapper(reading: Statements, wrapper: Wrapper, index: int) -> Iterator[None]:
+    """Let the variables of a text be what they are where the command of a wrapper runs."""
+    outer = reading.variables
+    if wrapper.later:
+        runs_once = reading.is_certain and not reading.functions
+        kept = outer.forget_all(keep_settled=runs_once)
+        try:
+            yield
+        finally:
+            outer.destabilize_changes(kept)
+            reading.functions.expect_later(index)
+    elif wrapper.elsewhere:
+        bounds = reading.bounds
+        folder = f"/{NAME}"
+        reading.variables = Variables(reading.reader.variables, bounds.loop_values, folder=folder)
+        try:
+            yield
+        finally:
+            reading.variables = outer
+    elif wrapper.same_shell:
+        yield
+    else:
+        with outer.in_process(reading.commands[index].variables, is_clean=wrapper.clears):
+            yield
 
 
 def _is_positional(name: str) -> bool:

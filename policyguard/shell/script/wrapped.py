@@ -14,7 +14,6 @@ from policyguard.shell.command_line import (
     GLOB,
     MANY,
     MARKS,
-    NAME,
     Redirect,
     SimpleCommand,
     blur,
@@ -38,7 +37,7 @@ from policyguard.shell.script.placeholders import find_unknown_end, put_in, writ
 from policyguard.shell.script.positional import MOVERS
 from policyguard.shell.script.script_files import run_file, run_script
 from policyguard.shell.script.setups import only_sets_up
-from policyguard.shell.script.variables import Variables
+from policyguard.shell.script.variables import enter_wrapper
 from policyguard.shell.script.written_files import WrittenFiles
 from policyguard.shell.words import is_one_word, is_static
 
@@ -154,25 +153,14 @@ class Wrapped:
                 self._run_input(known, arguments, given)
         name, wrapper, behind = self._wrappers.find_for(program, arguments)
         if wrapper is not None and not (behind and behind[0] in wrapper.idle):
-            outer = reading.variables
-            if wrapper.elsewhere:
-                reading.variables = Variables(
-                    reading.reader.variables, reading.bounds.loop_values, folder=f"/{NAME}"
-                )
-            runs_once = reading.is_certain and not reading.functions
-            kept = outer.forget_all(keep_settled=runs_once) if wrapper.later else None
-            try:
+            with enter_wrapper(reading, wrapper, index):
                 return self._unwrap(wrapper, name, [*behind], index, given)
-            finally:
-                reading.variables = outer
-                if kept is not None:
-                    outer.destabilize_changes(kept)
-                    reading.functions.expect_later(index)
         _, runner, behind = self._code.find_for(program, arguments)
         if runner is not None and runner.hidden:
             reading.add_unknown("commands of another shell", command.sources)
         elif runner is not None:
-            self._code_reader.read(runner, behind, index, given)
+            with reading.variables.in_process(command.variables):
+                self._code_reader.read(runner, behind, index, given)
         elif known is None:
             for found in reading.reader.option_texts.guess(arguments):
                 self._run_visible(found, guessed=True, around=(*command.wrappers, program))
@@ -236,14 +224,12 @@ class Wrapped:
         """Add what is run beside a command, as far as it is written out."""
         reading = self.reading
         before, count = dict(reading.opaque), len(reading.commands)
-        values = reading.variables.keep()
-        with reading.functions.keep_apart():
+        with reading.functions.keep_apart(), reading.variables.in_process():
             if isinstance(found, str):
                 self.run_text(found, Input())
             else:
                 self.add(found, Input(), (), (), around)
         reading.opaque = before
-        reading.variables.restore(values)  # it is a process of its own
         added = reading.commands[count:]
         runs = any(item.path or item.redirects for item in added)
         for index, item in enumerate(added, count):

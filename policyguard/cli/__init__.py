@@ -73,6 +73,13 @@ class _Commands(click.Group):
 
             exit_unwritable(error)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # click exits with 1, which is a result of many commands
+            click.echo("policyguard: interrupted", err=True)
+            ctx.exit(130)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 

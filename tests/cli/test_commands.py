@@ -43,6 +43,15 @@ def test_verify_is_a_journal_command_and_its_old_name_still_works() -> None:
     assert main.get_command(context, "verify") is journal.commands["verify"]
 
 
+def test_an_interrupt_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("policyguard.cli.lint.lint_paths", interrupt)
+    result = CliRunner().invoke(main, ["lint", str(FOLDER)])
+    assert (result.exit_code, result.stderr) == (130, "policyguard: interrupted\n")
+
+
 @pytest.mark.parametrize("heavy", ["jsonschema", "policyguard.simulate"])
 def test_one_command_does_not_load_what_others_need(heavy: str) -> None:
     code = f"""

@@ -52,6 +52,23 @@ def test_an_interrupt_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (result.exit_code, result.stderr) == (130, "policyguard: interrupted\n")
 
 
+@pytest.mark.parametrize(
+    ("expires", "said"),
+    [
+        ("8h", "no service answers"),
+        ("90.5", "no service answers"),
+        *(
+            (text, f"`{text}` is not a time; write `60s`")
+            for text in ("0", "-1", "inf", "nan", "x")
+        ),
+    ],
+)
+def test_a_grant_expires_after_a_duration(expires: str, said: str, tmp_path: Path) -> None:
+    command = ["approvals", "approve", "c1", "--socket", str(tmp_path / "s"), "--expires", expires]
+    result = CliRunner().invoke(main, command)
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
 @pytest.mark.parametrize("heavy", ["jsonschema", "policyguard.simulate"])
 def test_one_command_does_not_load_what_others_need(heavy: str) -> None:
     code = f"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import io
 import sys
 from importlib import import_module
 from typing import Any
@@ -59,12 +60,25 @@ class _Commands(click.Group):
         if sys.stdout is None:
             click.echo("policyguard: standard output cannot be written: it is closed", err=True)
             sys.exit(2)
+        if isinstance(sys.stdout.buffer, io.RawIOBase):
+            # PYTHONUNBUFFERED: a write that takes only a part of the text would lose the rest.
+            old = sys.stdout
+            sys.stdout = open(  # noqa: SIM115 - open to the end of the process
+                old.fileno(), "w", encoding=old.encoding, errors=old.errors, closefd=False
+            )
         try:
             return super().main(*args, **kwargs)
         except OSError as error:
             from policyguard.cli.terminal.output import exit_unwritable
 
             exit_unwritable(error)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # click exits with 1, which is a result of many commands
+            click.echo("policyguard: interrupted", err=True)
+            ctx.exit(130)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)

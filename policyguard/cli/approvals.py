@@ -15,7 +15,7 @@ import msgspec
 
 from policyguard.adapters.client.connection import Unavailable, post
 from policyguard.adapters.client.location import locate_socket
-from policyguard.cli.options import named_store_option, path_option, policy_option
+from policyguard.cli.options import Seconds, named_store_option, path_option, policy_option
 from policyguard.cli.terminal.status import suggest_next, usage_error
 from policyguard.model.question import OpenQuestion
 from policyguard.report.escape import for_terminal, json_document
@@ -120,7 +120,7 @@ def list_command(
     help="Ask no more about calls like it: a grant.",
 )
 @click.option(
-    "--expires", type=click.FloatRange(0, min_open=True), help="With --remember: how many seconds."
+    "--expires", type=Seconds(), help="With --remember: how long, such as 8h, or in seconds."
 )
 @click.option(
     "--scope", type=click.Choice(["session", "agent", "user", "project"]), default="session"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from policyguard.compiler.load.scalars import parse_duration
 from policyguard.store.paths import default_store_path, is_database_address
 
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -50,6 +52,25 @@ class StoreName(click.ParamType[str | Path]):
     ) -> str | Path:
         """Return a path, but leave an address as it is."""
         return value if isinstance(value, Path) or is_database_address(value) else Path(value)
+
+
+class Seconds(click.ParamType[float]):
+    """A duration such as `1h`, or a number of seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return seconds, which are above 0."""
+        duration = parse_duration(str(value))
+        try:
+            seconds = float(value) if duration is None else duration / 1_000_000_000
+        except ValueError:
+            seconds = 0.0
+        if not 0 < seconds < math.inf:
+            self.fail(f"`{value}` is not a time; write `60s`, `5m`, `2h` or `30d`", param, ctx)
+        return seconds
 
 
 STORE_HELP = "The store's file, or `postgresql://…`.  [default: the user's own]"

@@ -141,7 +141,12 @@ def _may_contain(wide: str, glob: str) -> bool:
 
 def _entry_changes(id_: str, before: _PolicySide, after: _PolicySide) -> Iterator[PolicyChange]:
     old, new = before.find_entry(id_), after.find_entry(id_)
-    if old is None or new is None or () in (*old.fields, *new.fields):
+    if (
+        old is None
+        or new is None
+        or () in (*old.fields, *new.fields)
+        or _is_limit_list(id_, old) != _is_limit_list(id_, new)
+    ):
         side = before if new is None else after if old is None else None
         if side is not None and side.is_ineffective_none(id_):
             return
@@ -166,6 +171,11 @@ def _entry_changes(id_: str, before: _PolicySide, after: _PolicySide) -> Iterato
             old_lines=before.format_lines(old.path, field, old_value),
             new_lines=after.format_lines(new.path, field, new_value),
         )
+
+
+def _is_limit_list(id_: str, entry: EntrySemantics) -> bool:
+    """Whether a level has several limits of a kind, whose values cannot be compared with one's."""
+    return id_.startswith("limits/") and any(field[:1] == ("0",) for field in entry.fields)
 
 
 def _changed_fields(
@@ -223,6 +233,8 @@ def _limit_direction(id_: str, before: _PolicySide, after: _PolicySide) -> Direc
     if kind == "polling" and any(side.has_limit("repeat", "cycle") for side in (before, after)):
         return ""  # `polling` replaces them
     if old is not None and new is not None:
+        if _is_limit_list(id_, old) != _is_limit_list(id_, new):
+            return ""
         return strictness.limit_direction(id_, old.fields, new.fields)
     if new is not None:
         return strictness.combine_directions(

@@ -182,7 +182,10 @@ def _read_entries(
     for level, limits in policy.limits.items():
         for kind in _limit_kinds(limits):
             limit = getattr(limits, kind)
-            entry = _read_entry((*level_path(level), kind), limit)
+            path = (*level_path(level), kind)
+            if isinstance(limit, tuple) and len(limit) == 1:
+                limit, path = limit[0], (*path, 0)
+            entry = _read_entry(path, limit)
             if limits.mode == "observe" and getattr(limit, "mode", None) is None:
                 entry.fields["mode",] = "observe"
             yield f"limits/{level}/{kind}", entry

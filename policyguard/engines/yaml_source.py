@@ -51,7 +51,9 @@ _SYNTAX_HINTS = {
     "mapping values are not allowed": "quote a text that contains `: `",
     "did not find expected key": "indent it like the keys before it",
     "did not find expected node content": "write the value, or close the bracket before it",
-    "did not find expected ',' or ']'": "close the `[`, or put a `,` between its items",
+    "did not find expected ',' or ']'": (
+        "close the `[`, put a `,` between its items, or quote a text that contains `: `"
+    ),
     "did not find expected ',' or '}'": "close the `{`, or put a `,` between its keys",
     "while scanning an alias": "quote names that begin with `*`",
     "while scanning a tag": "quote a text that begins with `!`",

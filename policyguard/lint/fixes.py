@@ -127,7 +127,10 @@ def _count_errors(result: LintResult) -> int:
 def _replace_file(file: Path, data: bytes) -> None:
     """Replace a file atomically. A symbolic link keeps its target path."""
     target = file.resolve()
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(file)) from None
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as out:

@@ -235,7 +235,10 @@ class _Asked:
     def _answer_other(self, id_: str) -> EntryAnswer:
         """Return the answer of what is in no plan: a halt, a pin, a learned constraint."""
         violation = self._fired.get(id_)
-        name = id_.partition("/")[2]
+        section, _, name = id_.partition("/")
+        if violation is None and section in ("rules", "limits", "budgets"):
+            text = "it fired then; this policy has no such entry for the call"
+            return EntryAnswer(entry=id_, effect="", text=text)
         change = ""
         text = "it fired" if violation is None else violation.text
         if id_.startswith("constraints/"):

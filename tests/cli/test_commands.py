@@ -43,6 +43,32 @@ def test_verify_is_a_journal_command_and_its_old_name_still_works() -> None:
     assert main.get_command(context, "verify") is journal.commands["verify"]
 
 
+def test_an_interrupt_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("policyguard.cli.lint.lint_paths", interrupt)
+    result = CliRunner().invoke(main, ["lint", str(FOLDER)])
+    assert (result.exit_code, result.stderr) == (130, "policyguard: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("expires", "said"),
+    [
+        ("8h", "no service answers"),
+        ("90.5", "no service answers"),
+        *(
+            (text, f"`{text}` is not a time; write `60s`")
+            for text in ("0", "-1", "inf", "nan", "x")
+        ),
+    ],
+)
+def test_a_grant_expires_after_a_duration(expires: str, said: str, tmp_path: Path) -> None:
+    command = ["approvals", "approve", "c1", "--socket", str(tmp_path / "s"), "--expires", expires]
+    result = CliRunner().invoke(main, command)
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
 @pytest.mark.parametrize("heavy", ["jsonschema", "policyguard.simulate"])
 def test_one_command_does_not_load_what_others_need(heavy: str) -> None:
     code = f"""

@@ -50,6 +50,20 @@ def test_a_full_standard_output_is_named_and_2(command: str) -> None:
     assert (done.returncode, done.stderr) == (2, message)
 
 
+def test_an_output_that_takes_a_part_only_is_named_and_2(tmp_path: Path) -> None:
+    code = (
+        "import resource, runpy, sys\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+        "sys.argv = ['policyguard', 'schema']\n"
+        "runpy.run_module('policyguard', run_name='__main__')\n"
+    )
+    args = [sys.executable, "-u", "-c", code]  # `-u`, as PYTHONUNBUFFERED in many containers
+    with (tmp_path / "out").open("wb") as out:
+        done = subprocess.run(args, stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+    message = "policyguard: standard output cannot be written: File too large\n"
+    assert (done.returncode, done.stderr) == (2, message)
+
+
 def _timeless(text: str) -> str:
     """Return a report without the time at which it was made, and how long that took."""
     return re.sub(r'"(created_at|elapsed_s)": [^,\n]+|Made [^<\n]*', "", text)

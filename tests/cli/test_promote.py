@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -74,6 +75,19 @@ def test_yes_changes_one_word(folder: Path) -> None:
     again = _run(folder, "no-push", "--yes")
     assert again.exit_code == 2
     assert "no entry `no-push` is in observe mode" in again.output
+
+
+def test_a_file_that_cannot_be_written_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(dir: Path, prefix: str) -> None:  # noqa: A002 - its name
+        raise OSError(errno.EROFS, "Read-only file system", str(dir / f"{prefix}x"))
+
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    result = _run(folder, "no-push", "--yes")
+    file = folder / "policy.yaml"
+    message = f"policyguard policy promote: `{file}`: Read-only file system\n"
+    assert (result.exit_code, result.stderr) == (2, message)
 
 
 def test_limits_can_be_promoted(folder: Path) -> None:

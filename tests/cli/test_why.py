@@ -151,6 +151,16 @@ def test_what_is_unknown_is_said(run: Any, arguments: tuple[str, str], said: str
     assert (result.exit_code, said in result.output) == (2, True)
 
 
+def test_an_entry_of_another_policy_is_said_to_be_missing(tmp_path: Path) -> None:
+    policy, store = tmp_path / "policy.yaml", tmp_path / "state.db"
+    policy.write_text("policyguard: 1\nname: p\nrules: {stop: {tools: [ls]}}\n", "utf-8")
+    with Guard.load(policy, store=store) as guard:
+        guard.session("s").check("ls", {}, call="h1")
+    result = CliRunner().invoke(main, ["why", "s", "h1", "--policy", "core", "--store", str(store)])
+    said = "it fired then; this policy has no such entry for the call: rules/stop"
+    assert (result.exit_code, said in result.output) == (0, True), result.output
+
+
 RESULTS = """
 policyguard: 1
 name: results

@@ -243,6 +243,20 @@ def test_entries_come_and_go_with_their_values(tmp_path: Path) -> None:
     assert loud.new == '{tools: [x], when: "true"}'
 
 
+def test_several_limits_in_place_of_one_are_one_change_without_direction(tmp_path: Path) -> None:
+    one = "failures: {max: 5}"
+    several = POLICY.replace(one, "failures: [{max: 5, same: error}, {max: 9}]")
+    (change,) = changes(POLICY, several, tmp_path)
+    assert (change.entry, change.field, change.direction) == ("limits/default/failures", "", "")
+    assert (change.old, change.new) == ("{max: 5}", "[{max: 5, same: error}, {max: 9}]")
+    (back,) = changes(several, POLICY, tmp_path)
+    assert (back.old, back.new, back.direction) == (change.new, change.old, "")
+    listed = POLICY.replace(one, "failures: [{max: 5}]")
+    assert changes(POLICY, listed, tmp_path) == []
+    (raised,) = changes(POLICY, listed.replace("[{max: 5}]", "[{max: 7}]"), tmp_path)
+    assert (raised.field, raised.old, raised.new) == ("max", "5", "7")
+
+
 def test_a_program_comes_and_goes_as_one_value(tmp_path: Path) -> None:
     text = "policyguard: 1\nname: x\nextends: [loop-brake]\n"
     programs = "classify: {shell: {programs: {mine: {read_only: [show], changes: [-w]}}}}\n"

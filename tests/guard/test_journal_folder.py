@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +94,19 @@ def test_two_stores_in_one_folder_are_warned_of(
     (record,) = caplog.records
     assert "one.db` share their journals" in record.getMessage()
     assert "give each store a folder of its own" in record.getMessage()
+
+
+def test_loading_a_guard_drops_no_locks_of_open_stores(tmp_path: Path) -> None:
+    code = (
+        "import fcntl, sys\n"
+        "file = open(sys.argv[1], 'rb+')\n"
+        "fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 128)\n"
+    )
+    stores = (tmp_path / "one.db", tmp_path / "two.db")
+    guards = [load(tmp_path, store=store) for store in stores]
+    for store in stores:  # the lock on byte 128 keeps other processes from cutting the file
+        args = [sys.executable, "-c", code, f"{store}-shm"]
+        done = subprocess.run(args, stderr=subprocess.PIPE, text=True, check=False)
+        assert "BlockingIOError" in done.stderr, store
+    for guard in guards:
+        guard.close()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from policyguard import Guard
+from policyguard.report.replay.assessment import describe_refusals
 from policyguard.report.replay.figures import Figures
 from policyguard.simulate import Labels, Replay, ReportSize, load
 from policyguard.simulate.sample.proportions import wilson_interval
@@ -322,6 +323,9 @@ def test_a_rule_that_reads_arguments_is_unknown_over_a_journal_without(
     assert figures.traces.redacted.args == 2
     assert figures.traces.redacted.results == 3
     assert (figures.undecided.count, figures.refused.of) == (1, 0)
+    assert describe_refusals(figures).endswith(
+        "none of 0 sessions with a call; 1 more undetermined"
+    )
     assert figures.eval_errors == []
     assert [call.effect for call in run.timeline] == ["unknown", "allow", "unknown"]
     assert run.timeline[0].args is None

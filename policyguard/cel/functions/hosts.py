@@ -150,7 +150,8 @@ def normalize_host_pattern(pattern: str) -> str:
     has_port = ":" in pattern and not pattern.startswith("[")
     if "/" in pattern or has_port:
         host = (pattern.partition("://")[2] or pattern).partition("/")[0]
-        host = host if host.startswith("[") else host.partition(":")[0]
+        if not host.startswith("["):
+            host = f"[{host}]" if host.count(":") > 1 else host.partition(":")[0]
         raise HostError(f"write the host alone: {quote_short(host or 'x.org')}")
     if "*" in pattern.removeprefix("*."):
         raise HostError("`*` stands for subdomains only, as in `*.x.org`")

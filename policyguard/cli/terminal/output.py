@@ -50,6 +50,8 @@ def open_output(output: Path) -> Iterator[IO[bytes]]:
     except BrokenPipeError:  # the reader has read enough: no error
         raise
     except OSError as error:
+        if output in _STDOUT_PATHS:
+            _drop_rest_of_stdout()
         usage_error(f"`{output}` cannot be written: {error.strerror or error}")
 
 
@@ -63,11 +65,15 @@ def exit_unwritable(error: OSError) -> NoReturn:
     """Exit if standard output cannot be written; raise any other error."""
     if error.filename is not None:
         raise error
-    # Else Python would try again at exit, and print an error of its own.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _drop_rest_of_stdout()
     reason = error.strerror or error
     click.echo(f"policyguard: standard output cannot be written: {reason}", err=True)
     sys.exit(EXIT_USAGE)
+
+
+def _drop_rest_of_stdout() -> None:
+    # Else Python would try again at exit, and print an error of its own.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager

@@ -48,6 +48,8 @@ def reports_errors(*kinds: type[Exception]) -> Callable[[Command], Command]:
             except BrokenPipeError:  # the reader has read enough: click exits silently
                 raise
             except kinds as error:
+                if isinstance(error, OSError) and error.filename is not None:
+                    usage_error(f"`{error.filename}`: {error.strerror}")
                 usage_error(error)
 
         return run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 
 from policyguard.compiler.build.entry_paths import list_entry_ids
 from policyguard.compiler.build.expressions import Expressions
@@ -11,6 +11,7 @@ from policyguard.compiler.build.selectors.selector import compile_glob
 from policyguard.evaluator.exceptions import CompiledException, ExceptionSet
 from policyguard.model.policy import Policy
 
+_SECONDS_PER_DAY = 86_400
 _SECTIONS = ("rules", "limits", "budgets")
 """The sections whose violations can be waived."""
 
@@ -84,8 +85,8 @@ def _endings(id_: str) -> Iterable[str]:
 def parse_end(until: str) -> int | None:
     """Return when the last day of an exception is over (ns, UTC); None if there is no such day."""
     try:
-        end = date.fromisoformat(until) + timedelta(days=1)
-    except (ValueError, OverflowError):
+        day = date.fromisoformat(until)
+    except ValueError:
         return None
-    midnight = datetime(end.year, end.month, end.day, tzinfo=UTC)
-    return int(midnight.timestamp()) * 1_000_000_000
+    midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    return (int(midnight.timestamp()) + _SECONDS_PER_DAY) * 1_000_000_000

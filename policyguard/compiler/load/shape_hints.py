@@ -41,6 +41,8 @@ def map_hint(problem: ValidationProblem) -> str | None:
             return f"omit `{key}`"
         if not problem.schema.keys() & {"minProperties", "required", "oneOf", "anyOf"}:
             return _name_keys(problem) or f"write `{key}: {{}}` for its defaults, or its keys in it"
+    if value is None and not problem.path:
+        return "a policy begins with `policyguard: 1` and `name: …`"
     if value is None:
         return f"`{key}` is empty: indent its keys further"
     if type(value) is int and "repeat" in problem.schema.get("properties", {}):

@@ -47,13 +47,15 @@ def find_name_problem(name: str, *, is_free_text: bool = False) -> tuple[str, st
 
 
 def find_path_problem(glob: str) -> tuple[str, str] | None:
-    """Report a path that is written as a regex, a negation or a URL, or with spaces around it."""
+    """Report a path that is written as a regex, a negation or a URL, or with odd letters."""
     shown = quote_text(glob)
     if glob.startswith("!"):
         message = f"{shown} is a path of this name; a list has no exceptions"
         return message, f"for all other paths write `{{outside: [{glob[1:].strip()}]}}`"
     if (plain := glob.removeprefix("file://").strip()) != glob:
         return f"{shown} is never a path as calls name it", f"write {quote_text(plain)}"
+    if found := find_letter_problem(glob):
+        return found
     plain = glob.removeprefix("^").removesuffix("$").replace("\\.", ".").replace(".*", "*")
     if not plain or not (glob.startswith("^") or glob.endswith("$")):
         return None
@@ -62,7 +64,9 @@ def find_path_problem(glob: str) -> tuple[str, str] | None:
 
 
 def find_command_problem(pattern: str) -> tuple[str, str] | None:
-    """Report a command pattern that begins or ends as a regex does."""
+    """Report a command pattern that begins or ends as a regex does, or has odd letters."""
+    if found := find_letter_problem(pattern) or _find_dash(pattern):
+        return found
     plain = pattern.removeprefix("^").removesuffix("$").removesuffix(".*").strip()
     if not plain or not (pattern.startswith("^") or pattern.endswith("$")):
         return None
@@ -75,7 +79,7 @@ def find_letter_problem(name: str) -> tuple[str, str] | None:
     shown = quote_text(name)
     invisible = {c for index, c in enumerate(name) if _is_invisible(name, index)}
     if invisible:
-        clean = "".join(c for c in name if c not in invisible).strip()
+        clean = "".join(_visible(c) if c in invisible else c for c in name).strip()
         codes = ", ".join(f"U+{ord(c):04X}" for c in sorted(invisible))
         return f"{shown} contains an invisible character ({codes})", f"write {quote_text(clean)}"
     if name != name.strip():
@@ -119,6 +123,10 @@ def _is_invisible(name: str, index: int) -> bool:
     return category in _INVISIBLE_CATEGORIES or letter in _BLANKS or is_odd_space
 
 
+def _visible(letter: str) -> str:
+    return " " if unicodedata.category(letter) == "Zs" else ""
+
+
 def _find_lookalike(name: str) -> str:
     """Return a letter of another script in a word with Latin letters; empty if there is none."""
     for word in _WORD.finditer(name):
@@ -142,6 +150,15 @@ def _find_sign(name: str) -> tuple[str, str] | None:
     plain = "".join(_LOOKALIKE_SIGNS.get(letter, letter) for letter in name)
     message = f"{quote_text(name)} contains U+{ord(sign):04X} ({unicodedata.name(sign).lower()})"
     return f"{message}, which looks like `{_LOOKALIKE_SIGNS[sign]}`", f"write {quote_text(plain)}"
+
+
+def _find_dash(pattern: str) -> tuple[str, str] | None:
+    """Report an option with a dash that word processors write for `-` and `--`."""
+    for word in pattern.split():
+        if _LOOKALIKE_SIGNS.get(word[0]) == "-":
+            message = f"{quote_text(word)} begins with a dash (U+{ord(word[0]):04X})"
+            return message, f"write {quote_text('-' + word[1:])} or {quote_text('--' + word[1:])}"
+    return None
 
 
 def _find_permission(name: str) -> tuple[str, str] | None:

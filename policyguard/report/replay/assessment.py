@@ -69,7 +69,9 @@ def describe_refusals(figures: Figures) -> str:
     refused = figures.refused
     causes = _count_causes((rule.id, rule.first) for rule in figures.rules)
     of = phrases.count(refused.of, "session")
-    return f"a call in {refused.count or 'none'} of {of} with a call{_causes_text(causes)}"
+    text = f"a call in {refused.count or 'none'} of {of} with a call{_causes_text(causes)}"
+    undecided = figures.undecided.count
+    return f"{text}; {undecided:,} more undetermined" if undecided else text
 
 
 def describe_change(figures: Figures) -> str | None:

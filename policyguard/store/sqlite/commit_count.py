@@ -19,6 +19,8 @@ from policyguard.store.errors import StoreError
 from policyguard.store.paths import FILE_MODE
 from policyguard.store.sqlite.database import Connection, Database
 
+COUNT_SUFFIX = ".commits"
+"""The end of the file's name, behind that of the database."""
 _READ = "SELECT ifnull(max(value), 0) FROM meta WHERE name = 'commits'"
 _HAS_COUNT = "SELECT count(*) FROM sqlite_master WHERE name = 'meta'"
 _INCREASE = (
@@ -67,7 +69,7 @@ class CountedDatabase(Database):
 
     @property
     def _file(self) -> Path:
-        return self.path.with_name(f"{self.path.name}.commits")
+        return self.path.with_name(f"{self.path.name}{COUNT_SUFFIX}")
 
     def _read_file(self) -> int:
         """Return the count in the file; 0 if there is none of this boot."""

@@ -27,6 +27,7 @@ from policyguard.store.protocol import (
     LoadTimes,
 )
 from policyguard.store.session_locks import FileLock, LockFile
+from policyguard.store.sqlite.commit_count import COUNT_SUFFIX
 from policyguard.store.sqlite.records import CONSTRAINTS, GRANTS, MARKS, SqliteRecords, SqliteTable
 from policyguard.store.sqlite.row_digest import DigestedDatabase
 from policyguard.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
@@ -39,8 +40,8 @@ _SELECT_KEY = "SELECT value FROM meta WHERE name = 'key'"
 _EVICTED = "anchors dropped"
 _TIME = "time"
 _LOADS = "loads"
-_MAX_ENTRIES, _HEADER_BYTES, _ID_AT = 200, 100, 68
-"""How many files of a folder are looked at, the header of a database, and its application's id."""
+_MAX_ENTRIES = 200
+"""How many files of a folder are looked at."""
 _BATCH_ROWS = 500
 """The rows of one read, so that no process waits for a long one."""
 
@@ -48,18 +49,15 @@ _BATCH_ROWS = 500
 def find_other_store(path: Path) -> Path | None:
     """Return another store in a store's folder, which would share its journals; None without one.
 
-    In a folder of very many files it may not be found.
+    In a folder of very many files it may not be found. No file is opened: closing it would drop
+    the locks that this process has on it, and SQLite of another process would cut its `-shm`.
     """
-    marker = APPLICATION_ID.to_bytes(4)
     try:
         with os.scandir(path.parent) as entries:
             for entry in islice(entries, _MAX_ENTRIES):
-                if entry.name == path.name or not entry.is_file(follow_symlinks=False):
-                    continue
-                with open(entry.path, "rb") as file:  # noqa: PTH123 - a path as text
-                    head = file.read(_HEADER_BYTES)
-                if head.startswith(b"SQLite format 3\0") and head[_ID_AT : _ID_AT + 4] == marker:
-                    return Path(entry.path)
+                name = entry.name.removesuffix(COUNT_SUFFIX)
+                if name not in ("", entry.name, path.name) and path.with_name(name).is_file():
+                    return path.with_name(name)
     except OSError:
         pass
     return None

@@ -8,7 +8,8 @@ characters, and letters of another alphabet that look like Latin ones, never mat
 The `words` of a class are single words: tool names are split at `_ - .` and camelCase.
 
 The `paths` of a rule or budget are globs of whole paths, so they take no `^` and `$`, no `!` and no
-`file://`. Its `commands` are words as the program gets them, so they take no `^` and `$` either.
+`file://`. Its `commands` are words as the program gets them, so they take no `^` and `$`
+either, and no dash but `-`.
 
 The names of arguments in `classify` are plain names, or paths of them (`options.path`): no glob, no
 JSONPath, no index. In roles, targets and users, too, `*` is compared as exact text.

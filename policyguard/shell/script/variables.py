@@ -33,8 +33,9 @@ class Variables(Bindings):
         environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__(max_values)
-        self._values.update((name, (value,)) for name, value in environment.items())
-        self.export(environment)
+        if environment:
+            self._values.update((name, (value,)) for name, value in environment.items())
+            self.export(environment)
         self._plain = plain
         self.folder = folder
         """The current folder."""

@@ -511,6 +511,17 @@ def test_the_words_of_the_dead_stay_until_they_are_settled(tmp_path: Path) -> No
     assert drain(late, heir) == 100 - 11
 
 
+@pytest.mark.parametrize("amount", [1, 40])
+def test_what_the_dead_have_reserved_is_free(tmp_path: Path, amount: int) -> None:
+    spec = QuotaSpec(limit=100, reserves=True)
+    store, late = (SqliteStore(tmp_path / "store.db", caps=CAPS) for _ in range(2))
+    (dead,), (quota,) = open_quotas(store, 1, spec), open_quotas(late, 1, spec)
+    assert try_charge(store, dead, amount)
+    assert usage_at(late, quota) == amount
+    die(store)
+    assert usage_at(late, quota) == 0
+
+
 def test_the_dead_leave_no_leases_and_no_slots(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     for _ in range(30):
@@ -585,7 +596,7 @@ def test_a_store_with_an_older_schema_is_migrated(tmp_path: Path) -> None:
     assert store.evidence.get("p", "k") == b"1"
 
 
-@pytest.mark.parametrize("loss", ["gone", "emptied"])
+@pytest.mark.parametrize("loss", ["gone", "emptied", "cut"])
 @pytest.mark.parametrize("charged", [3, 60, 100])
 def test_leases_count_in_full_if_their_file_is_lost(
     tmp_path: Path, loss: str, charged: int
@@ -602,10 +613,10 @@ def test_leases_count_in_full_if_their_file_is_lost(
     assert charged <= taken <= 100
     die(store)
     file = tmp_path / "store.db.purses"
-    if loss == "gone":
-        file.unlink()
-    else:
-        file.write_bytes(bytes(file.stat().st_size))
+    size = file.stat().st_size
+    file.unlink()
+    if loss != "gone":
+        file.write_bytes(bytes(size if loss == "emptied" else 0))
     late = SqliteStore(tmp_path / "store.db", caps=CAPS)
     (other,) = open_quotas(late, 1, QuotaSpec(limit=100))
     assert usage_at(late, other) == taken

@@ -60,7 +60,7 @@ class _Commands(click.Group):
         if sys.stdout is None:
             click.echo("policyguard: standard output cannot be written: it is closed", err=True)
             sys.exit(2)
-        if isinstance(sys.stdout.buffer, io.RawIOBase):
+        if isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):
             # PYTHONUNBUFFERED: a write that takes only a part of the text would lose the rest.
             old = sys.stdout
             sys.stdout = open(  # noqa: SIM115 - open to the end of the process

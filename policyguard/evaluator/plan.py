@@ -188,7 +188,8 @@ class BoundPlan:
         self.needs_successes = any(
             limit.needs_successes
             or (limit.sets_bans and limit.always_evaluated)
-            or (limit.counts_tree and has_parent)  # another session may have given it a row
+            # Another session may have given it a row.
+            or (limit.counts_tree and (has_parent or limit.may_be_active))
             for limit in plan.limits
         )
         repeats = [limit for limit, _ in limits if isinstance(limit, RepeatChecker)]
@@ -197,7 +198,8 @@ class BoundPlan:
             for limit, tracker in limits
             if not (isinstance(limit, CycleChecker) and _is_watched(limit, repeats))
         ]
-        self.must_evaluate = has_parent or None in watched
+        is_shared = any(limit.counts_tree for limit, _ in self.may_be_active)
+        self.must_evaluate = has_parent or is_shared or None in watched
         # Some limits share theirs.
         self.watched: tuple[Container[str], ...] = tuple(
             {id(calls): calls for calls in watched if calls is not None and calls != ()}.values()

@@ -390,6 +390,16 @@ def test_snapshot_is_restored_into_the_store(tmp_path: Path) -> None:
     assert len(reopened.constraints()) == 2, "the evidence was there"
 
 
+def test_what_another_guard_refutes_after_a_restore_stays_refuted(tmp_path: Path) -> None:
+    guard = _guard(tmp_path, 2)
+    assert _fail(guard, "a")
+    guard.restore(guard.snapshot())
+    session = _guard(tmp_path, 2).session("b")
+    session.record(session.check("build", {"target": "x"}), result="fine")
+    assert guard.session("c").check("look").allowed
+    assert [_fail(_guard(tmp_path, 2), name) for name in "def"] == [True, True, False]
+
+
 def test_invalid_snapshots_are_rejected(tmp_path: Path) -> None:
     first = _memory_guard(tmp_path)
     snapshot = first.snapshot()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import resource
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +112,18 @@ def test_loading_a_guard_drops_no_locks_of_open_stores(tmp_path: Path) -> None:
         assert "BlockingIOError" in done.stderr, store
     for guard in guards:
         guard.close()
+
+
+@pytest.mark.parametrize(("limit", "kept"), [(8, 4), (1, 1), (resource.RLIM_INFINITY, 6)])
+def test_journals_hold_half_of_the_files_that_the_process_may_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, kept: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    folder, opened = tmp_path / "journals", []
+    with load(tmp_path, journal=folder) as guard:
+        for number in range(6):
+            assert guard.session(f"s{number}").check("tool").allowed
+        for file in Path("/proc/self/fd").iterdir():
+            with suppress(FileNotFoundError):  # that of the listing itself
+                opened.append(file.readlink())
+    assert sum(file.parent == folder and file.suffix == ".jsonl" for file in opened) == kept

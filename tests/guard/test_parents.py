@@ -178,3 +178,23 @@ def test_state_changes_of_a_sub_agent_do_not_hide_loops_of_another() -> None:
         if read.allowed:
             stuck.record(read, result="as before")
     assert allowed == 4
+
+
+@pytest.mark.parametrize("setting", ["", "same: error, ", "by: tool, ", "same: call, "])
+def test_failures_of_sub_agents_count_for_their_parent(tmp_path: Path, setting: str) -> None:
+    """Though its own calls have succeeded so far; and its success ends their streak."""
+    limit = f"{{max: 2, {setting}effect: halt, count: tree}}"
+    guard = load(tmp_path, f"limits: {{default: {{failures: {limit}}}}}\n")
+    root = guard.session("root")
+    one, two = (guard.session(name, parent=root) for name in ("one", "two"))
+
+    def call(session: Session, error: str | None) -> bool:
+        decision = session.check("read", {"path": "a"})
+        if decision.allowed:
+            session.record(decision, result="text", error=error)
+        return decision.allowed
+
+    for session, error in ((root, None), (one, "e"), (root, None), (two, "e"), (root, None)):
+        assert call(session, error)
+    assert all(call(session, "e") for session in (one, two))
+    assert not call(root, None)

@@ -208,3 +208,26 @@ def test_observe_mode_counts_what_it_would_have_refused(tmp_path: Path) -> None:
     assert would[3:] == [
         probe, refused, probe, refused, refused, probe, refused, refused, refused,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("setting", ["refuse: tool", "until: session", "until: turn"])
+def test_a_ban_for_a_tree_tries_no_call_of_another_session(tmp_path: Path, setting: str) -> None:
+    limits = f"limits: {{default: {{failures: {{max: 1, count: tree, {setting}}}}}}}\n"
+    with Guard.load(policy(tmp_path / "p.yaml", limits)) as guard:
+        root = guard.session("root")
+        children = [guard.session(name, parent=root) for name in ("a", "b")]
+        assert _fail(children[0], "a") == "allow"
+        effects = [_fail(one, f"{n}") for n, one in enumerate((root, children[1], root))]
+    assert effects == ["block"] * 3
+
+
+def test_a_limit_of_zero_tries_none_of_the_calls_that_it_only_observes(tmp_path: Path) -> None:
+    limits = "mode: observe\nlimits: {default: {failures: {max: 0}}}\n"
+    with Guard.load(policy(tmp_path / "p.yaml", limits)) as guard:
+        session = guard.session("s")
+        would = []
+        for n in range(5):
+            decision = session.check("bash", {"command": f"try {n}"})
+            would += [violation.effect.value for violation in decision.would]
+            session.record(decision, error="boom")
+    assert would == ["block"] * 5

@@ -69,6 +69,13 @@ def test_a_call_without_a_time_is_under_no_budget_of_time(tmp_path: Path) -> Non
     assert not session.check(_call(3601)).allowed
 
 
+def test_a_result_without_a_time_counts(guard: ReplayGuard) -> None:
+    session = _start(guard)
+    assert session.check(_call(1, "look")).allowed
+    assert session.record(Completed("s", None, "c1", text="x")).counted
+    assert session.check(_call(2, "look")).effect is Effect.BLOCK
+
+
 def test_admitted_state_change_ends_a_repetition(guard: ReplayGuard) -> None:
     for state_changing in (False, True):
         session = _start(guard)

@@ -127,6 +127,17 @@ def test_closed_session_can_be_ended(guard: Guard) -> None:
         session.__enter__()
 
 
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_closed_session_that_ends_frees_its_slots(tmp_path: Path, durable: bool) -> None:
+    guard = load(tmp_path, durable=durable, extra="  one: {concurrent: 1, per: project}\n")
+    session = guard.session("s", project="p")
+    assert session.check("x").allowed
+    assert not guard.session("t", project="p").check("x").allowed
+    session.close()
+    session.end()
+    assert guard.session("t", project="p").check("x").allowed
+
+
 def test_turn_on_a_closed_session_is_an_error(guard: Guard) -> None:
     session = guard.session("s")
     session.close()

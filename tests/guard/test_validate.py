@@ -48,6 +48,13 @@ class Size(IntEnum):
     LARGE = 7
 
 
+class Gauge:
+    """It can be converted, as an array of one number or a tensor can, but is no number."""
+
+    def __float__(self) -> float:
+        return 0.5
+
+
 class Ratio(float):
     """A float subclass, like numpy's float64."""
 
@@ -165,6 +172,7 @@ def test_unknown_blame_is_an_error(session: Session) -> None:
         {"cost": 1j},
         {"cost": Decimal("sNaN")},
         {"score": Path("x")},
+        {"score": Gauge()},
         {"blame": 3},
         {"meta": ["flaky"]},
         {"at": "noon"},

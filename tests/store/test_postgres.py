@@ -200,6 +200,15 @@ def test_leases_together_are_a_small_part_of_the_limit(postgres: Server) -> None
     assert used(address, limit) == 12 * 16
 
 
+@pytest.mark.parametrize("amount", [1, 3, 5])
+def test_a_first_lease_is_for_eight_more_such_charges(postgres: Server, amount: int) -> None:
+    store = PostgresStore(postgres.new_address(), caps=CAPS, term=60)
+    quota = store.quotas.open(KEY, QuotaSpec(limit=10_000))
+    assert store.quotas.try_charge_all([(quota, amount)], 1)
+    assert [quota.try_charge(amount, 1) for _ in range(9)] == [True] * 8 + [False]
+    store.close()
+
+
 def test_all_or_none_are_charged(postgres: Server) -> None:
     store = PostgresStore(postgres.new_address(), caps=CAPS)
     wide = store.quotas.open(QuotaKey("wide", "p", "p"), QuotaSpec(limit=10))

@@ -18,9 +18,12 @@ from pathlib import Path
 import pytest
 
 from policyguard.store.errors import SessionBusyError, StoreError
-from policyguard.store.protocol import Caps, RevocableRecord
+from policyguard.store.protocol import Caps, RevocableRecord, Store
 from policyguard.store.session_locks import LockFile
 from policyguard.store.sqlite.store import SqliteStore
+from tests.store.test_protocol import postgres, store
+
+__all__ = ["postgres", "store"]
 
 CAPS = Caps(constraints=10_000, grants=10_000, evidence=10_000, anchors=10_000)
 
@@ -265,6 +268,20 @@ print("free")"""
     assert start(store.path, late).communicate(timeout=60)[0] == "free\n"
 
 
+def test_a_lock_is_held_until_its_process_has_ended(tmp_path: Path) -> None:
+    """Also while it runs what was registered before all else, and so comes last."""
+    first = """
+import atexit, subprocess, sys
+atexit.register(lambda: subprocess.run([sys.executable, "-c", sys.argv[2], sys.argv[1]]))
+"""
+    late = 'try:\n  store.lock_session("s")\nexcept SessionBusyError: print("busy")'
+    code = f'{first}{PREAMBLE}lock = store.lock_session("s")'
+    command = [sys.executable, "-c", code, str(tmp_path / "store.db"), PREAMBLE + late]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "busy\n"
+    assert start(tmp_path / "store.db", late).communicate(timeout=60)[0] == ""
+
+
 def test_a_forked_child_and_its_parent_go_on(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
     store.evidence.put("p", "k", b"0")
@@ -286,13 +303,18 @@ def test_a_forked_child_and_its_parent_go_on(tmp_path: Path) -> None:
     assert store.evidence.get("p", "k") == b"150"
 
 
-def test_a_forked_child_does_not_inherit_a_lock(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+def test_a_forked_child_does_not_inherit_a_lock(store: Store) -> None:
     lock = store.lock_session("s")
     assert in_child(lambda: lock.is_held) == "False"
     assert "SessionBusyError" in in_child(lambda: store.lock_session("s"))
     assert in_child(lock.release) == "None"
     assert lock.is_held
+
+
+def test_a_forked_child_releases_no_lock_of_its_parent(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    lock = store.lock_session("s")
+    assert in_child(lock.release) == "None"
     late = 'try:\n  store.lock_session("s")\nexcept SessionBusyError: print("busy")'
     assert start(store.path, late).communicate(timeout=60)[0] == "busy\n"
 

@@ -6,13 +6,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from policyguard.store.boot import read_time_id
 from policyguard.store.constraint_records import encode_msgpack
-from policyguard.store.errors import SessionBusyError
+from policyguard.store.errors import SessionBusyError, StoreError
 from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import (
     REVOKED,
@@ -75,6 +76,26 @@ def test_guards_of_one_boot_tell_the_same_time_and_none_before_the_latest(store:
     assert store.anchor_time(0, 25) == 1025
     assert store.anchor_time(2000, 2) == 2000
     assert store.anchor_time(9000, 2) == 2000
+
+
+def test_a_boot_without_a_name_shares_no_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file is of one machine, whose time goes on; a database may be of several."""
+    monkeypatch.setattr(f"{type(store).__module__}.read_time_id", lambda: "", raising=False)
+    assert store.anchor_time(1000, 10) == 1000
+    latest = {"MemoryStore": 1000, "SqliteStore": 990, "PostgresStore": 900}
+    assert store.anchor_time(900, 20) == latest[type(store).__name__]
+
+
+def test_a_damaged_time_is_an_error(store: Store) -> None:
+    if isinstance(store, MemoryStore):
+        pytest.skip("nothing is decoded")
+    database: Any = store._database  # type: ignore[attr-defined]  # of both
+    store.anchor_time(1000, 10)
+    database.execute("UPDATE meta SET value = substr(value, 3) WHERE substr(name, 1, 4) = 'time'")
+    with pytest.raises(StoreError, match="its time"):
+        store.anchor_time(1000, 20)
 
 
 def test_an_anchor_is_stored_replaced_and_deleted(store: Store) -> None:

@@ -297,38 +297,6 @@ def test_a_clock_that_is_behind_frees_nothing_for_the_others(store: Store) -> No
     assert drain(store, quota, at=110) == 5
 
 
-def test_a_budget_with_too_many_keys_refuses_more(store: Store) -> None:
-    spec = QuotaSpec(limit=3, max_keys=3)
-    quotas = [store.quotas.open(QuotaKey("b", f"p\x1f{n}", "p"), spec) for n in range(4)]
-    assert [try_charge(store, quota) for quota in quotas] == [True, True, True, False]
-    assert (quotas[3].keys_when_full, quotas[0].keys_when_full) == (3, 0)
-    store.quotas.refresh([quotas[3]], 1)
-    assert quotas[3].keys_when_full == 3
-    assert try_charge(store, store.quotas.open(NAME, spec)), "a scope's own key always fits"
-    assert try_charge(store, quotas[0])
-
-
-def test_expired_keys_make_room(store: Store) -> None:
-    spec = QuotaSpec(limit=3, max_keys=3, within=10)
-    for number in range(20):
-        at = number * 5
-        quota = store.quotas.open(QuotaKey("b", f"p\x1f{number}", "p"), spec)
-        assert try_charge(store, quota, at=at), number
-    remaining = [store.quotas.open(QuotaKey("b", f"p\x1f{n}", "p"), spec) for n in (0, 18, 19)]
-    assert [usage_at(store, quota, 96) for quota in remaining] == [0, 1, 1]
-
-
-def test_keys_that_have_not_expired_keep_their_usage(store: Store) -> None:
-    spec = QuotaSpec(limit=3, max_keys=2, within=10)
-    first, second, third = (
-        store.quotas.open(QuotaKey("b", f"p\x1f{number}", "p"), spec) for number in range(3)
-    )
-    assert try_charge(store, first, at=1)
-    assert try_charge(store, second, at=5)
-    assert not try_charge(store, third, at=8)
-    assert usage_at(store, first, 8) == usage_at(store, second, 8) == 1
-
-
 def test_a_closed_quota_returns_its_lease_and_can_be_used_again(store: Store) -> None:
     one, two = open_quotas(store, 2, QuotaSpec(limit=1000))
     assert sum(try_charge(store, one) for _ in range(10)) == 10
@@ -362,6 +330,16 @@ def test_a_reservation_too_large_to_count_is_an_error(store: Store) -> None:
     with pytest.raises(OverflowError):
         try_charge(store, one, 1)
     assert usage_at(store, two) == 2**62
+
+
+def test_a_reservation_beyond_what_can_be_counted_is_ignored(store: Store) -> None:
+    one, two = open_quotas(store, 2, QuotaSpec(limit=10**30, reserves=True))
+    one.reserve(2**62 - 1)
+    for amount in (2, 2**62, 1, 1):
+        one.reserve(amount)
+    assert usage_at(store, two) == 2**62
+    one.reserve(-(2**62))
+    assert usage_at(store, two) == 0
 
 
 def test_a_failed_charge_of_several_reserves_nothing(store: Store) -> None:
@@ -533,6 +511,17 @@ def test_the_words_of_the_dead_stay_until_they_are_settled(tmp_path: Path) -> No
     assert drain(late, heir) == 100 - 11
 
 
+@pytest.mark.parametrize("amount", [1, 40])
+def test_what_the_dead_have_reserved_is_free(tmp_path: Path, amount: int) -> None:
+    spec = QuotaSpec(limit=100, reserves=True)
+    store, late = (SqliteStore(tmp_path / "store.db", caps=CAPS) for _ in range(2))
+    (dead,), (quota,) = open_quotas(store, 1, spec), open_quotas(late, 1, spec)
+    assert try_charge(store, dead, amount)
+    assert usage_at(late, quota) == amount
+    die(store)
+    assert usage_at(late, quota) == 0
+
+
 def test_the_dead_leave_no_leases_and_no_slots(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     for _ in range(30):
@@ -607,23 +596,32 @@ def test_a_store_with_an_older_schema_is_migrated(tmp_path: Path) -> None:
     assert store.evidence.get("p", "k") == b"1"
 
 
-@pytest.mark.parametrize("loss", ["gone", "emptied"])
-def test_leases_count_in_full_if_their_file_is_lost(tmp_path: Path, loss: str) -> None:
+@pytest.mark.parametrize("loss", ["gone", "emptied", "cut"])
+@pytest.mark.parametrize("charged", [3, 60, 100])
+def test_leases_count_in_full_if_their_file_is_lost(
+    tmp_path: Path, loss: str, charged: int
+) -> None:
+    """Of 60 the first ones are in the store already, of 100 all."""
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
     (quota,) = open_quotas(store, 1, QuotaSpec(limit=100))
-    assert sum(try_charge(store, quota) for _ in range(3)) == 3
-    ceiling = quota.ceiling
-    assert ceiling > 2
-    settled = 2
+    asked = 0
+    for _ in range(charged):
+        if not quota.try_charge(1, 1):
+            assert store.quotas.try_charge_all([(quota, 1)], 1)
+            asked += 1
+    taken = asked + quota.ceiling
+    assert charged <= taken <= 100
     die(store)
     file = tmp_path / "store.db.purses"
-    if loss == "gone":
-        file.unlink()
-    else:
-        file.write_bytes(bytes(file.stat().st_size))
+    size = file.stat().st_size
+    file.unlink()
+    if loss != "gone":
+        file.write_bytes(bytes(size if loss == "emptied" else 0))
     late = SqliteStore(tmp_path / "store.db", caps=CAPS)
     (other,) = open_quotas(late, 1, QuotaSpec(limit=100))
-    assert drain(late, other) == 100 - settled - ceiling
+    assert usage_at(late, other) == taken
+    assert drain(late, other) == 100 - taken
+    assert usage_at(late, other) == 100
 
 
 def test_reservations_count_as_used_if_their_file_is_lost(tmp_path: Path) -> None:

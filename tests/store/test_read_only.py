@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -124,9 +125,11 @@ def test_what_another_user_must_not_read_is_an_error(
     assert any(part in output for part in message.split("|"))
 
 
+@pytest.mark.parametrize("age", [0, 60])
 def test_copy_of_a_store_that_is_written_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age: int
 ) -> None:
+    """However long ago (seconds) it was written when the copy is done."""
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
     put_anchors(store, "a")
     copyfile, checkpoints = shutil.copyfile, ["b", "c"]
@@ -136,6 +139,8 @@ def test_copy_of_a_store_that_is_written_meanwhile(
         if source == store.path and checkpoints:  # its log was copied before
             put_anchors(store, checkpoints.pop(0))
             store._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            written = time.time() - age
+            os.utime(store.path, (written, written))
 
     monkeypatch.setattr(shutil, "copyfile", copy_slowly)
     with (

@@ -93,6 +93,12 @@ class BudgetUsage(msgspec.Struct, eq=False):
             at = max(at, *(one.at for one in self.ahead))
         return at if self.latest_at is None or at >= self.latest_at else self.latest_at
 
+    def expires_at(self, within: int | None) -> int | None:
+        """Return from when on (ns) nothing in it counts; None if that may be never."""
+        if within is None or self.latest_at is None or self.granted:
+            return None
+        return max([self.latest_at, *(one.seen_at for one in self.ahead)]) + within
+
     def insert_charge(
         self, amount: int, at: int | None, within: int | None, max_charges: int
     ) -> None:

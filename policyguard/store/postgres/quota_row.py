@@ -124,8 +124,7 @@ class QuotaRow:
         """Save the usage."""
         if not (self._changed or self.is_new):
             return
-        within, latest = self.spec.within, self.usage.latest_at
-        until = None if within is None or latest is None else latest + within
+        until = self.usage.expires_at(self.spec.within)
         self._database.execute(
             "INSERT INTO quotas (budget, key, usage, until) VALUES (%s, %s, %s, %s) "
             "ON CONFLICT (budget, key) "
@@ -144,8 +143,12 @@ class QuotaRow:
         return total
 
     def has_key_room(self) -> bool:
-        """Whether a new quota fits the budget's number of keys; removes those that are over."""
-        if not self.is_new:
+        """Whether a new quota fits the budget's number of keys; removes those that are over.
+
+        Keys of whole scopes always fit.
+        """
+        self.quota.keys_when_full = 0
+        if not self.is_new or self.key.key == self.key.scope:
             return True
         budget, most = self.key.budget, self.spec.max_keys
         for prunes in (self._at is not None, False):
@@ -153,7 +156,6 @@ class QuotaRow:
                 "SELECT count(*) FROM quotas WHERE budget = %s", (budget,)
             )
             if count < most:
-                self.quota.keys_when_full = 0
                 return True
             if prunes:
                 self._database.execute(

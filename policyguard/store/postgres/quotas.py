@@ -131,14 +131,12 @@ class PostgresQuotas:
             with self._lock:
                 with self._database.transaction():
                     row.read(lock=False)
-                    has_room = row.has_key_room()
+                    row.has_key_room()
                 total = row.total()
                 for amount, drawn_at in [*quota.drawn] if row.has_own_lease else ():
                     total.charge(amount, drawn_at, quota.spec.within, quota.spec.max_charges)
                 quota.usage = total
                 quota.granted = row.granted
-                if has_room:
-                    quota.keys_when_full = 0
 
     def settle(self, key: QuotaKey, spec: QuotaSpec, at: int) -> None:
         """Count the leases of a quota that have run out, in full, and end them."""

@@ -328,8 +328,4 @@ class QuotaTransaction:
         return False
 
     def _put_usage(self) -> None:
-        within, usage = self._spec.within, self.usage
-        until = None
-        if within is not None and usage.latest_at is not None and not usage.granted:
-            until = max([usage.latest_at, *(one.seen_at for one in usage.ahead)]) + within
-        self._backend.put_usage(self._key, usage, until)
+        self._backend.put_usage(self._key, self.usage, self.usage.expires_at(self._spec.within))

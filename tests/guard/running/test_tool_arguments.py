@@ -459,6 +459,36 @@ def test_bytes_are_whole_up_to_half_of_what_is_left_of_the_bound(
                 send(*data)
 
 
+@pytest.mark.parametrize(
+    ("make", "is_digest"),
+    [
+        (lambda: array(*range(12)), False),
+        (lambda: array(*range(13)), True),
+        (lambda: objects("a" * 195), False),
+        (lambda: objects("a" * 196), True),
+    ],
+)
+def test_arrays_are_whole_up_to_half_of_what_is_left_of_the_bound(
+    tmp_path: pathlib.Path, make: Callable[[], Any], is_digest: bool
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "policyguard: 1\nname: arrays\nbounds: {argument_bytes: 397}\n"
+        "rules: {sent: {tools: [send], when: type(call.args.value) == string, message: digest}}\n"
+    )
+    session = Guard.load(file).session("a")
+
+    @session.guard.tool
+    def send(value: Any) -> None: ...
+
+    with session:
+        if is_digest:
+            with pytest.raises(CallRefused, match="digest"):
+                send(make())
+        else:
+            send(make())
+
+
 def test_cycle_is_opaque_and_depth_is_refused(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(f"{POLICY}bounds: {{argument_bytes: 30000}}\n")

@@ -27,6 +27,13 @@ RIGHT = {
     ("rule-without-examples", "regulated.yaml", "legal-hold"),
     ("rule-without-examples", "regulated.yaml", "screened-first"),
     ("rule-without-examples", "research-agent.yaml", "no-uploads"),
+    # `core` has several of these limits, each of which counts something else.
+    ("replaced-limits", "batch-pipeline.yaml", "failures"),
+    ("replaced-limits", "batch-pipeline.yaml", "repeat"),
+    ("replaced-limits", "browser-agent.yaml", "repeat"),
+    ("replaced-limits", "coding-agent.yaml", "failures"),
+    ("replaced-limits", "coding-agent.yaml", "repeat"),
+    ("replaced-limits", "polling-workflow.yaml", "repeat"),
     # Its class for polls takes the place of `waiting`, which `core` knows to change nothing.
     ("shadowed-class", "polling-workflow.yaml", "poll"),
     # Its host may report a training only when it ends.

@@ -16,7 +16,7 @@ from policyguard.bundle.check import check_policy, check_signature, check_time, 
 from policyguard.bundle.errors import BundleError
 from policyguard.bundle.pull import describe, pull, utc_now
 from policyguard.bundle.unpack import unpack
-from policyguard.cli.options import path_option
+from policyguard.cli.options import FilePath, path_option
 from policyguard.cli.terminal.status import reports_errors, status, suggest_next, usage_error
 from policyguard.compiler.load.scalars import parse_duration
 from policyguard.model.diagnostic import PolicyError
@@ -33,7 +33,7 @@ _keys_option = click.option(
     "keys",
     multiple=True,
     required=True,
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FilePath(dir_okay=False),
     help="A public key (PEM) that is trusted; may be repeated.",
 )
 
@@ -48,11 +48,11 @@ def bundle() -> None:
     epilog="Example: policyguard bundle build policyguard.yaml --test tests.yaml --version 7 "
     "-o fleet.bundle.json",
 )
-@click.argument("policies", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--test", "tests", multiple=True, type=click.Path(path_type=Path), help="Tests.")
+@click.argument("policies", nargs=-1, required=True, type=FilePath())
+@click.option("--test", "tests", multiple=True, type=FilePath(), help="Tests.")
 @click.option(
     "--root",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    type=FilePath(file_okay=False, exists=True),
     help="Names are from this folder on.  [default: the one that has all files of the policy]",
 )
 @click.option("--version", type=click.IntRange(1), required=True, help="Higher than the last one.")
@@ -90,8 +90,8 @@ def build_command(
 
 
 @bundle.command("sign", epilog="Example: policyguard bundle sign fleet.bundle.json --key key.pem")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--key", required=True, type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=FilePath(dir_okay=False))
+@click.option("--key", required=True, type=FilePath(dir_okay=False))
 @reports_errors(BundleError, OSError)
 def sign_command(file: Path, key: Path) -> None:
     """Add a signature to a bundle, with a private key (Ed25519, PEM)."""
@@ -105,7 +105,7 @@ def sign_command(file: Path, key: Path) -> None:
 @bundle.command(
     "verify", epilog="Example: policyguard bundle verify fleet.bundle.json --key public.pem"
 )
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=FilePath(dir_okay=False))
 @_keys_option
 @click.option("--test", "with_tests", is_flag=True, help="Run its tests, too.")
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text")
@@ -154,7 +154,7 @@ def verify_command(
     "folder",
     required=True,
     help="The folder of the policy.",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FilePath(file_okay=False),
 )
 @_keys_option
 @click.option("--every", default="", help="Go on, and look this often, such as 1m.")

@@ -12,7 +12,13 @@ import msgspec
 from msgspec.structs import replace
 
 from policyguard.cli.executors import executor_options, open_executor
-from policyguard.cli.options import columns_option, policy_option, store_option, where_option
+from policyguard.cli.options import (
+    Recordings,
+    columns_option,
+    policy_option,
+    store_option,
+    where_option,
+)
 from policyguard.cli.terminal.progress import track_progress
 from policyguard.cli.terminal.status import (
     EXIT_INTERRUPTED,
@@ -164,7 +170,7 @@ def import_command(store: str | Path, file: Any) -> None:
     "learn",
     epilog="Example: policyguard constraints learn recorded-runs/ --project web > learned.jsonl",
 )
-@click.argument("traces", nargs=-1, required=True)
+@click.argument("traces", nargs=-1, required=True, type=Recordings())
 @policy_option
 @click.option("--project", default="", help="The project of runs whose recording names none.")
 @executor_options

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from policyguard.cli.options import OUTPUT, named_store_option, path_option
+from policyguard.cli.options import OUTPUT, FilePath, named_store_option, path_option
 from policyguard.cli.terminal.output import STDOUT, check_output, open_output
 from policyguard.cli.terminal.status import usage_error
 from policyguard.compiler.load.scalars import parse_duration
@@ -48,7 +48,7 @@ def journal() -> None:
 
 
 @journal.command(epilog="Example: policyguard journal show state/journal/run-1-0a1b.jsonl")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=FilePath())
 @click.option("--follow", is_flag=True, help="Follow the file as it is written, until interrupted.")
 def show(path: Path, *, follow: bool) -> None:
     """Show a journal, one event per line.
@@ -173,7 +173,7 @@ def prune_command(
     "ship", epilog="Example: policyguard journal ship --store state.db s3://evidence/host-1"
 )
 @click.argument("target")
-@click.argument("folders", nargs=-1, type=click.Path(path_type=Path, file_okay=False))
+@click.argument("folders", nargs=-1, type=FilePath(file_okay=False))
 @named_store_option()
 @path_option("--key", help_="The file with the key of the journals.")
 def ship_command(
@@ -206,7 +206,7 @@ def ship_command(
 
 
 @journal.command("verify", epilog="Example: policyguard journal verify --store state.db")
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, type=FilePath())
 @named_store_option(
     "The store with the anchors, or `postgresql://…`.  [default: the user's own, if it exists]"
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.options import path_option
+from policyguard.cli.options import FilePath, path_option
 from policyguard.cli.terminal.status import policy_error, suggest_next, usage_error
 from policyguard.lint import LintResult, NothingToLintError, UnknownCodeError, fix, lint_paths
 from policyguard.lint.catalog import PAGES
@@ -18,7 +18,7 @@ from policyguard.report.findings.formats import FORMATS
 
 
 @click.command(epilog="Example: policyguard lint policies/ --strict")
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, type=FilePath())
 @click.option("--format", "output_format", type=click.Choice(list(FORMATS)), default="text")
 @click.option("--strict/--no-strict", default=None, help="Warnings count as errors.")
 @click.option(

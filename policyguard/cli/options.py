@@ -16,12 +16,37 @@ _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 DEFAULT_POLICY = "policyguard.yaml"
 OUTPUT = ("-o", "--output")
+_EMPTY = "the path is empty; write `.` for the current folder"
+
+
+class FilePath(click.Path):
+    """A path. An empty one is an error, since a variable that is not set makes one."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(path_type=Path, **settings)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a path that is not empty."""
+        if value == "":
+            self.fail(_EMPTY, param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Recordings(click.ParamType[str]):
+    """A file, a folder, a glob or an address of recordings, which may not be empty."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return a text that is not empty."""
+        if value == "":
+            self.fail(_EMPTY, param, ctx)
+        return str(value)
 
 
 def path_option(*names: str, help_: str, dir_okay: bool = True, **settings: Any) -> _Decorator:
     """Return an option whose value is a path."""
-    type_ = click.Path(dir_okay=dir_okay, path_type=Path)
-    return click.option(*names, type=type_, help=help_, **settings)
+    return click.option(*names, type=FilePath(dir_okay=dir_okay), help=help_, **settings)
 
 
 policy_option = click.option(

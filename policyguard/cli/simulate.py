@@ -11,6 +11,7 @@ import click
 from policyguard.cli.executors import executor_options, open_executor
 from policyguard.cli.options import (
     OUTPUT,
+    Recordings,
     columns_option,
     labels_option,
     path_option,
@@ -46,7 +47,7 @@ _EXIT_GATE_FAILED = 1
 
 
 @click.command(epilog="Example: policyguard simulate trace.jsonl --policy policy.yaml")
-@click.argument("traces", nargs=-1, required=True)
+@click.argument("traces", nargs=-1, required=True, type=Recordings())
 @policy_option
 @click.option(
     "--baseline",

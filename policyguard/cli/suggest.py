@@ -10,6 +10,7 @@ import click
 from policyguard.cli.executors import executor_options, open_executor
 from policyguard.cli.options import (
     OUTPUT,
+    Recordings,
     columns_option,
     labels_option,
     path_option,
@@ -53,7 +54,7 @@ _FRACTION = click.FloatRange(0.0, 1.0, min_open=True, max_open=True)
 
 
 @click.command(epilog="Example: policyguard suggest recorded-runs/ --labels labels.jsonl")
-@click.argument("traces", nargs=-1, required=True)
+@click.argument("traces", nargs=-1, required=True, type=Recordings())
 @policy_option
 @labels_option
 @click.option(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from policyguard.cli.options import FilePath
 from policyguard.cli.terminal.status import suggest_next, usage_error
 from policyguard.report.policy_tests.junit import render_junit
 from policyguard.report.policy_tests.rendering import render_json, render_text
@@ -17,7 +18,7 @@ RENDER = {"text": render_text, "json": render_json, "junit": render_junit}
 
 
 @click.command(epilog="Example: policyguard test policies/ --coverage")
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, type=FilePath())
 @click.option("--format", "output_format", type=click.Choice(list(RENDER)), default="text")
 @click.option("--coverage", is_flag=True, help="Show entries of the policy that no test reached.")
 @click.option("--keep-going", is_flag=True, help="Go on with a test after a failing step.")

@@ -9,7 +9,7 @@ from typing import IO
 import click
 import msgspec
 
-from policyguard.cli.options import OUTPUT, columns_option, path_option, where_option
+from policyguard.cli.options import OUTPUT, Recordings, columns_option, path_option, where_option
 from policyguard.cli.terminal.output import STDOUT, check_output, open_output
 from policyguard.cli.terminal.status import status, usage_error
 from policyguard.journal.format import encode
@@ -39,7 +39,7 @@ def traces() -> None:
 
 
 @traces.command(epilog="Example: policyguard traces stats recorded-runs/")
-@click.argument("paths", nargs=-1, required=True)
+@click.argument("paths", nargs=-1, required=True, type=Recordings())
 @where_option
 @columns_option
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text")
@@ -61,7 +61,7 @@ def stats(paths: tuple[str, ...], where: str, columns: str, output_format: str) 
 
 
 @traces.command(epilog="Example: policyguard traces convert recorded-runs/ -o runs.jsonl")
-@click.argument("paths", nargs=-1, required=True)
+@click.argument("paths", nargs=-1, required=True, type=Recordings())
 @path_option(
     *OUTPUT, required=True, metavar="FILE", help_="The file to write; - for standard output."
 )

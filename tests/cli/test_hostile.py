@@ -102,3 +102,13 @@ def test_nothing_that_is_printed_does_anything(names: dict[str, str], command: s
         # What the log of GitHub Actions takes for a command.
         assert not line.lstrip().startswith("::")
         assert "##[" not in line
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["lint", "test", "simulate", "suggest", "traces stats", "journal verify", "constraints learn"],
+)
+def test_an_empty_path_is_not_the_current_folder(command: str) -> None:
+    result = CliRunner().invoke(main, [*command.split(), ""])
+    assert result.exit_code == 2
+    assert "the path is empty" in result.output

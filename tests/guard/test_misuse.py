@@ -156,3 +156,11 @@ def test_a_session_that_is_opened_later_is_one_object(tmp_path: Path) -> None:
 
 def test_an_event_shows_what_it_has() -> None:
     assert repr(Refused("s", 1, tool="x")) == "Refused(session='s', at=1, tool='x')"
+
+
+@pytest.mark.parametrize("wrong", [("read",), "read", ("read", {}, {}), (7, {}), None])
+def test_a_batch_with_something_else_admits_nothing(wrong: object) -> None:
+    session = Guard.load("core").session("s")
+    with pytest.raises(TypeError, match=r"`calls\[1\]"):
+        session.check_batch([("read", {}), wrong], batch="m1")
+    assert not session._state.in_flight

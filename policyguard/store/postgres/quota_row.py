@@ -132,6 +132,18 @@ class QuotaRow:
             (self.key.budget, self.key.key, encode_usage(self.usage), until),
         )
 
+    def reset(self) -> BudgetUsage:
+        """Forget usage and grants, and return what they were; a key with leases keeps its place."""
+        before, self.usage = self.usage, BudgetUsage()
+        if self.others:
+            self._changed = True
+            self.save()
+        else:
+            self._database.execute(
+                "DELETE FROM quotas WHERE budget = %s AND key = %s", (self.key.budget, self.key.key)
+            )
+        return before
+
     def total(self) -> BudgetUsage:
         """Return the usage as a guard sees it: what others have leased counts."""
         total = self.usage.copy()

@@ -117,8 +117,8 @@ class Holders:
             )
             for quota in self.quotas[holder]
         ]
-        keys = [one for one in self.stores[holder].quotas.keys() if one.budget == self.budget]
-        return seen, keys
+        keys = self.stores[holder].quotas.keys()
+        return seen, [key for key in keys if key.budget == self.budget]
 
     def _count(self, holder: int, key: int, amount: int, at: int) -> None:
         if self.spec.reserves:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from policyguard.model.amounts import SCALE
 from policyguard.store.memory.store import MemoryStore
+from policyguard.store.postgres.quota_handle import PostgresQuota
 from policyguard.store.protocol import Caps, Store
 from policyguard.store.quota.protocol import Quota, QuotaKey, QuotaSpec
 from policyguard.store.sqlite.store import SqliteStore
@@ -62,7 +63,9 @@ class Holders:
         quota = self.quotas[step.holder][step.key]
         amount = step.number * self.unit
         match step.name:
-            case "charge":
+            case "charge" | "charge late":
+                if step.name == "charge late" and not self.spec.reserves:
+                    _end_lease(self.stores[step.holder], quota)
                 done = quota.try_charge(amount, at) or quotas.try_charge_all([(quota, amount)], at)
                 if done:
                     self._count(step.holder, step.key, amount, at)
@@ -137,6 +140,15 @@ class Holders:
         self.close()
 
 
+def _end_lease(store: Store, quota: Quota) -> None:
+    """Let the term of a lease be over, where leases have one."""
+    if isinstance(quota, PostgresQuota):
+        quota.suspend()
+        store.quotas._database.execute(
+            "UPDATE leases SET expires = '-infinity' WHERE id = %s", (quota.lease,)
+        )
+
+
 @pytest.fixture(scope="module")
 def kinds(postgres: Server) -> Iterator[list[list[Store]]]:
     from policyguard.store.postgres.store import PostgresStore
@@ -158,7 +170,18 @@ STEPS = st.lists(
         st.sampled_from(
             ["charge"] * 8
             + ["charge both"] * 3
-            + ["spend", "refund", "reserve", "free", "free", "grant", "reset", "close", "look"]
+            + [
+                "charge late",
+                "spend",
+                "refund",
+                "reserve",
+                "free",
+                "free",
+                "grant",
+                "reset",
+                "close",
+                "look",
+            ]
         ),
         st.integers(0, HOLDERS - 1),
         st.sampled_from([0, 1, 1, 1, 2, 3]),

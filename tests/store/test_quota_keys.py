@@ -86,3 +86,14 @@ def test_a_reset_key_of_which_something_is_reserved_keeps_its_place(store: Store
     store.quotas.reset(first.key, spec)
     assert store.quotas.keys() == [first.key]
     assert not try_charge(store, second)
+
+
+def test_a_key_makes_no_room_while_something_is_reserved(store: Store) -> None:
+    spec = QuotaSpec(limit=3, max_keys=1, within=10, reserves=True)
+    first, second = (
+        store.quotas.open(QuotaKey("b", f"p\x1f{number}", "p"), spec) for number in range(2)
+    )
+    first.charge(1, 1)
+    first.reserve(1)
+    assert not store.quotas.try_charge_all([(first, 1), (second, 4)], 50)
+    assert usage_at(store, first, 50) == 1

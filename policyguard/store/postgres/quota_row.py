@@ -110,6 +110,7 @@ class QuotaRow:
             extra = min(self.free() // (2 * holders), most, leasable // 2)
             extra -= extra % amount
         leased = quota.reserved + max(0, extra)
+        self._changed |= leased > 0  # the key may have made room for another in this transaction
         self.save()
         if leased <= 0:
             return 0, 0

@@ -101,20 +101,19 @@ class Holders:
                 self.close()  # a key that is leased keeps its place
                 before = quotas.reset(quota.key, self.spec)
                 self.charged = [one for one in self.charged if one[0] != step.key]
-                return before.used_at(at, self.spec.within), before.granted, before.started_at
+                return before.used_at(at, self.spec.within), before.granted
             case "close":
                 quotas.close([quota])
         return None
 
     def look(self, holder: int, at: int) -> object:
-        """Return all that a holder sees of each key, and which there are."""
+        """Return what a holder sees of each key (not since when), and which there are."""
         self.stores[holder].quotas.refresh(self.quotas[holder], at, settle=True)
         seen = [
             (
                 quota.usage.used_at(at, self.spec.within),
                 quota.usage.granted,
                 quota.usage.running,
-                quota.usage.started_at,
                 quota.granted,
                 quota.keys_when_full,
                 quota.has_reservation,

@@ -113,3 +113,9 @@ def test_patterns_of_core_find_nothing_in_their_labels() -> None:
     redactor = patterns.select_redactor(("*",))
     for name, _ in patterns.find(("*",)):
         assert redactor.redact(f"[{name}]") == f"[{name}]"
+
+
+def test_a_cut_match_is_found_behind_replacements_of_any_length() -> None:
+    redactor = PatternRedactor([("n" * 100, "a"), ("pin", r"\bpin-[0-9]{4}\b")], 1000)
+    text = "a " * 495 + "  pin-12345"
+    assert "pin-" not in redactor.redact(text)

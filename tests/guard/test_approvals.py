@@ -361,3 +361,19 @@ def test_used_approval_is_used_up_after_a_resume(tmp_path: Path, clock: Clock) -
     guard.close()
     resumed = Guard.load(file, clock=clock, store=tmp_path / "store.db").session("s")
     assert not resumed.check("pay", {"amount": 301}).allowed
+
+
+def test_a_call_waits_until_all_that_ask_are_content(tmp_path: Path, clock: Clock) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY.replace("  plain:", "  large: {tools: [wire], effect: ask}\n  plain:"))
+    with Guard.load(file, clock=clock) as guard:
+        session = guard.session("s")
+        asked = session.check("wire", {})
+        assert len(asked.violations) == 2
+        assert session.approve(asked, by="ann") is False
+        (question,) = guard.questions()
+        assert question.call == asked.id
+        assert session.approve(asked, by="bo", labels=["lead"]) is False
+        assert len(guard.questions()) == 1
+        assert session.approve(asked, by="cy", labels=["lead"]) is True
+        assert guard.questions() == ()

@@ -269,6 +269,14 @@ def test_failures_count_although_the_store_was_locked(tmp_path: Path, event_betw
     assert not _fail(_guard(tmp_path, 3), "e")
 
 
+def test_a_guard_that_has_learned_nothing_writes_nothing(tmp_path: Path) -> None:
+    guard, store = _guard_with_failing_store(tmp_path, 3)
+    session = guard.session("a")
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert session.check("build", {"target": "x"}).errors == ()
+
+
 def test_a_success_that_refutes_nothing_writes_nothing(tmp_path: Path) -> None:
     guard, store = _guard_with_failing_store(tmp_path, 3)
     session = guard.session("a")

@@ -507,3 +507,16 @@ def test_locked_store_is_reported_and_no_charge_is_lost(tmp_path: Path) -> None:
         connection.close()
         assert one.check("tool", {}).allowed
         assert count_allowed(two) == (6 if mode == "allow" else 8)
+
+
+def test_an_error_before_the_budget_is_reported_whatever_the_store_answers(tmp_path: Path) -> None:
+    policy = (
+        "on_internal_error: allow\n"
+        "classify: {classes: [{class: mail, tools: [tool], when: call.args.n > 1}]}\n"
+        "budgets: {b: {calls: 1, per: project}}"
+    )
+    session = Workspace(tmp_path, policy).session("s")
+    for allowed in (True, False):
+        decision = session.check("tool", {"n": "many"})
+        assert decision.allowed is allowed
+        assert [error.id for error in decision.errors] == ["classify/classes/mail"]

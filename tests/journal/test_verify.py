@@ -290,6 +290,15 @@ def test_a_torn_last_line_is_no_failure(setup: JournalSetup) -> None:
     assert not result.has_failed
 
 
+@pytest.mark.parametrize(("content", "code"), [(b"", "empty"), (b'{"event"', "torn-line")])
+def test_a_file_without_a_line_says_what_is_in_it(
+    tmp_path: Path, content: bytes, code: str
+) -> None:
+    file = tmp_path / "s.jsonl"
+    file.write_bytes(content)
+    assert [found.code for found in verify([file]).findings] == [f"journal/{code}"]
+
+
 @pytest.mark.parametrize("less", [1, 5, 200])
 def test_an_anchored_line_was_cut_and_not_torn(setup: JournalSetup, less: int) -> None:
     """Opening refuses it, so `verify` does not say that opening repairs it."""

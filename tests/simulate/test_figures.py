@@ -141,6 +141,18 @@ def test_only_rules_that_read_the_time_need_one(tmp_path: Path) -> None:
         assert found == hits
 
 
+@pytest.mark.parametrize(
+    "reads", ["calls: 1, when: now.getHours() < 25", "sum: now.getHours() + 1, max: 0"]
+)
+def test_only_budgets_that_read_the_time_need_one(tmp_path: Path, reads: str) -> None:
+    text = f"budgets: {{timely: {{{reads}}}}}"
+    calls = [read("/a"), read("/b")]
+    for timed, known in ((False, []), (True, ["timely"])):
+        trace = write(tmp_path / "t.jsonl", lines("s", calls, timed=timed))
+        fired = [rule.id.rpartition("/")[2] for rule in _replayed(trace, text).rules if rule.hits]
+        assert fired == known
+
+
 def test_sessions_without_a_label_are_a_share_with_an_interval(tmp_path: Path) -> None:
     trace = write(
         tmp_path / "t.jsonl",

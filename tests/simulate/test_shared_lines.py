@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from policyguard.simulate.jobs import line_shard
 from policyguard.simulate.jobs.job import FoldWorker, Job, JobInputs, merge
 from policyguard.simulate.jobs.line_shard import LineShard
+from policyguard.simulate.sessions import trace_player
 from policyguard.simulate.simulation import simulate
 from tests.simulate.recording import failed, lines, policy, read, write
 
@@ -105,6 +107,19 @@ def test_a_label_of_a_source_needs_a_single_session(tmp_path: Path, *, is_open: 
     names = [f"{only}{parent}.json" for only in ("", "only-") for parent in PARENTS]
     report = _check(tmp_path, file, labels=[{"file": name, "success": True} for name in names])
     assert report.labels.matched == len(PARENTS)
+
+
+@pytest.mark.parametrize(("between", "sessions"), [(3, 1), (4, 2)])
+def test_workers_agree_on_when_an_idle_session_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, between: int, sessions: int
+) -> None:
+    for module in (trace_player, line_shard):
+        monkeypatch.setattr(module, "IDLE_LINES", 4)
+    session = list(lines("s", [read("/a")] * 2, closed=False))
+    file = [*session[:4], *["broken"] * between, *session[4:]]
+    figures = _check(tmp_path, file, labels=[{"file": "f0.jsonl", "success": False}])
+    assert figures.traces.sessions == sessions
+    assert {run.success for run in figures.sessions} == ({False} if sessions == 1 else {None})
 
 
 def test_a_label_of_a_file_needs_a_single_session_beside_a_sample(tmp_path: Path) -> None:

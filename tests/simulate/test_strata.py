@@ -96,6 +96,21 @@ def test_of_each_agent_and_outcome_some_are_drawn(
     assert figures.catch.rate == pytest.approx(40 / 200, abs=0.2)
 
 
+def test_some_are_drawn_of_trees_with_a_file_for_each_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # which are drawn depends on the names of files as they are given
+    files = []
+    for n in range(40):
+        files += [
+            write(Path(f"p{n}.jsonl"), lines(f"p{n}", [read("/a")], success=True, agent="x")),
+            write(Path(f"c{n}.jsonl"), lines(f"c{n}", [read("/a")], parent=f"p{n}")),
+        ]
+    figures = _report(tmp_path, files, 0.01)
+    assert figures.traces.strata == [StratumFigures("x", True, 40, MIN_DRAWN)]
+    assert figures.traces.sessions == 2 * MIN_DRAWN
+
+
 def test_the_census_and_the_replay_see_the_same_sessions(tmp_path: Path) -> None:
     files = [
         write(

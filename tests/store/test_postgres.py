@@ -209,6 +209,23 @@ def test_a_first_lease_is_for_eight_more_such_charges(postgres: Server, amount: 
     store.close()
 
 
+def test_after_a_reset_counts_what_was_drawn_from_a_lease_and_no_more(postgres: Server) -> None:
+    """Its holder alone knows what that is, and may be drawing still."""
+    address, limit = postgres.new_address(), 1000
+    spec = QuotaSpec(limit=limit)
+    holder, other = (PostgresStore(address, caps=CAPS) for _ in range(2))
+    quota = holder.quotas.open(KEY, spec)
+    for _ in range(100):
+        assert quota.try_charge(1, 1) or holder.quotas.try_charge_all([(quota, 1)], 1)
+    drawn = quota.drawn_amount
+    assert 0 < drawn <= limit / 20
+    before = other.quotas.reset(KEY, spec)
+    assert before.used == 100 - drawn
+    holder.close()
+    assert used(address, limit) == drawn
+    other.close()
+
+
 def test_all_or_none_are_charged(postgres: Server) -> None:
     store = PostgresStore(postgres.new_address(), caps=CAPS)
     wide = store.quotas.open(QuotaKey("wide", "p", "p"), QuotaSpec(limit=10))

@@ -60,3 +60,40 @@ def test_what_a_clock_that_is_behind_has_seen_counts_for_a_window(store: Store) 
     )
     assert [try_charge(store, first, at=at) for at in (100, 5, 8)] == [True] * 3
     assert [try_charge(store, second, at=at) for at in (16, 17, 18)] == [False, False, True]
+
+
+def test_the_last_key_that_fits_is_not_one_too_many(store: Store) -> None:
+    spec = QuotaSpec(limit=3, max_keys=1)
+    first, second = (
+        store.quotas.open(QuotaKey("b", f"p\x1f{number}", "p"), spec) for number in range(2)
+    )
+    assert try_charge(store, first)
+    assert not try_charge(store, second)
+    assert (first.keys_when_full, second.keys_when_full) == (0, 1)
+    store.quotas.close([first])
+    store.quotas.reset(first.key, spec)
+    assert try_charge(store, store.quotas.open(second.key, spec))
+    store.quotas.refresh([second], 1)
+    assert second.keys_when_full == 0, "another holder has made it"
+
+
+def test_a_reset_key_of_which_something_is_reserved_keeps_its_place(store: Store) -> None:
+    spec = QuotaSpec(limit=3, max_keys=1, reserves=True)
+    first, second = (
+        store.quotas.open(QuotaKey("b", f"p\x1f{number}", "p"), spec) for number in range(2)
+    )
+    assert try_charge(store, first)
+    store.quotas.reset(first.key, spec)
+    assert store.quotas.keys() == [first.key]
+    assert not try_charge(store, second)
+
+
+def test_a_key_makes_no_room_while_something_is_reserved(store: Store) -> None:
+    spec = QuotaSpec(limit=3, max_keys=1, within=10, reserves=True)
+    first, second = (
+        store.quotas.open(QuotaKey("b", f"p\x1f{number}", "p"), spec) for number in range(2)
+    )
+    first.charge(1, 1)
+    first.reserve(1)
+    assert not store.quotas.try_charge_all([(first, 1), (second, 4)], 50)
+    assert usage_at(store, first, 50) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -107,7 +108,7 @@ class PatternRedactor:
 
     @cached_property
     def _any(self) -> RegexSet:
-        return RegexSet(self._sources, head=self._max_chars + _MARGIN, tail=0)
+        return RegexSet(self._sources, head=sys.maxsize)  # a replacement may be the longer one
 
     def _find(self, text: str) -> list[_Match]:
         """Return the matches in a text, from left to right; those that overlap as one."""

@@ -110,6 +110,7 @@ class QuotaRow:
             extra = min(self.free() // (2 * holders), most, leasable // 2)
             extra -= extra % amount
         leased = quota.reserved + max(0, extra)
+        self._changed |= leased > 0  # the key may have made room for another in this transaction
         self.save()
         if leased <= 0:
             return 0, 0
@@ -131,6 +132,18 @@ class QuotaRow:
             "DO UPDATE SET usage = excluded.usage, until = excluded.until",
             (self.key.budget, self.key.key, encode_usage(self.usage), until),
         )
+
+    def reset(self) -> BudgetUsage:
+        """Forget usage and grants, and return what they were; a key with leases keeps its place."""
+        before, self.usage = self.usage, BudgetUsage()
+        if self.others:
+            self._changed = True
+            self.save()
+        else:
+            self._database.execute(
+                "DELETE FROM quotas WHERE budget = %s AND key = %s", (self.key.budget, self.key.key)
+            )
+        return before
 
     def total(self) -> BudgetUsage:
         """Return the usage as a guard sees it: what others have leased counts."""

@@ -158,11 +158,7 @@ class PostgresQuotas:
     def reset(self, key: QuotaKey, spec: QuotaSpec) -> BudgetUsage:
         quota = PostgresQuota(self, key, spec)
         with self._lock, self._exchange([quota], None) as (row,):
-            before = row.usage
-            self._database.execute(
-                "DELETE FROM quotas WHERE budget = %s AND key = %s", (key.budget, key.key)
-            )
-        return before
+            return row.reset()
 
     def close(self, quotas: Sequence[Quota] | None = None) -> None:
         """Return the leases of these quotas; by default of all."""

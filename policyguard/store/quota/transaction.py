@@ -62,7 +62,7 @@ class QuotaTransaction:
         if self._own_lease is not None:  # the holder is asking: remove its fence
             _, words = self.ensure_lease()
             words[ID] = self._own_lease.id
-        if self._is_new and not self._has_key_room(prune=True):
+        if not self._has_key_room(prune=True):
             return False
         if amount and self._available_amount() < amount:
             self._reclaim_dead()
@@ -105,7 +105,7 @@ class QuotaTransaction:
         Other holders may have died with reservations, charges may have left the window, and expired
         keys may make room for this one.
         """
-        if self._is_new and self._spec.within is not None and not self._has_key_room(prune=False):
+        if not self._has_key_room(prune=False) and self._spec.within is not None:
             return True
         return any(
             words is not None and (words[RESERVED] > 0 or self._has_unsettled(lease, words))
@@ -115,8 +115,7 @@ class QuotaTransaction:
 
     def settle(self) -> None:
         """Count the usage of dead holders and, in a window, the time of each charge."""
-        if self._is_new:
-            self._has_key_room(prune=True)
+        self._has_key_room(prune=True)
         self._reclaim_dead()
         if self._spec.within is not None:
             self._fence_others(reclaim_unused=False)
@@ -200,8 +199,7 @@ class QuotaTransaction:
 
     def refresh_quota(self) -> None:
         """Give the holder the current usage."""
-        if self._is_new and self._own_lease is None:
-            self._has_key_room(prune=False)
+        self._has_key_room(prune=False)
         self._quota.usage = self._compute_total() if self._total is None else self._total
         self._quota.granted = self._granted
 
@@ -313,10 +311,10 @@ class QuotaTransaction:
         return self._words_by_lease[lease.id]
 
     def _has_key_room(self, *, prune: bool) -> bool:
-        """Return whether the budget has room for this key; keys of whole scopes always fit."""
+        """Return whether the budget has this key or room for it; keys of scopes always fit."""
         key, spec = self._key, self._spec
         self._quota.keys_when_full = 0
-        if key.key == key.scope:
+        if not self._is_new or key.key == key.scope:
             return True
         count = self._backend.count_keys(key.budget)
         if prune and count >= spec.max_keys and spec.within is not None and self._at is not None:
@@ -329,3 +327,4 @@ class QuotaTransaction:
 
     def _put_usage(self) -> None:
         self._backend.put_usage(self._key, self.usage, self.usage.expires_at(self._spec.within))
+        self._is_new = False

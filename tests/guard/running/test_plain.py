@@ -268,3 +268,14 @@ def test_sync_call_inside_an_event_loop_times_out(session: Session, log: EventLo
         return end.text
 
     assert asyncio.run(main()) == "free"
+
+
+def test_only_a_call_that_may_run_has_a_time_limit(session: Session) -> None:
+    assert session.preview("slow").timeout == 0.05
+    for _ in range(20):
+        decision = session.check("slow")
+        if not decision.allowed:
+            break
+        session.record(decision, error="wrong")
+    assert not decision.allowed
+    assert (decision.timeout, decision.timeout_by) == (None, "")

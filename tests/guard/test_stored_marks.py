@@ -23,7 +23,7 @@ from policyguard.store.errors import StoreError
 from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import Caps
 from policyguard.store.sqlite.store import SqliteStore
-from tests.guard.test_write_errors import full_disk
+from tests.guard.journals.test_write_errors import full_disk
 from tests.store.postgres_server import Server, postgres
 
 __all__ = ["postgres"]

@@ -54,6 +54,9 @@ class Gauge:
     def __float__(self) -> float:
         return 0.5
 
+    def __repr__(self) -> str:  # the same in each process, for the names of tests
+        return "Gauge()"
+
 
 class Ratio(float):
     """A float subclass, like numpy's float64."""

@@ -45,6 +45,8 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
     losses: int
     """How often variables were lost for good until then."""
     exported: frozenset[str]
+    hidden: int
+    """How many names had been hidden until then."""
 
 
 class Bindings:
@@ -58,6 +60,8 @@ class Bindings:
         self._constants: set[str] = set()
         self._exported: frozenset[str] = frozenset()
         """Variables that each program which the text runs is certain to get."""
+        self._hidden: list[str] = []
+        """Names that programs may not get since some place, in order."""
         self._arrays: set[str] = set()
         """Names of which a text may be the first word only."""
         self._is_replacing = True
@@ -117,7 +121,9 @@ class Bindings:
 
     def fix(self, names: Iterable[str]) -> None:
         """Note that these variables are constants, which cannot be changed or removed."""
-        self._constants.update(names)
+        for name in names:
+            self._constants.add(name)
+            self._values.setdefault(name, UNKNOWN)
 
     def export(self, names: Iterable[str]) -> None:
         """Note that programs get these variables for certain."""
@@ -125,22 +131,33 @@ class Bindings:
 
     def hide(self, names: Iterable[str]) -> None:
         """Note that programs may not get these variables."""
-        self._exported -= frozenset(names)
+        names = frozenset(names)
+        self._exported -= names
+        self._hidden += names
+
+    def add_arrays(self, names: Iterable[str]) -> None:
+        """Note that these variables are arrays, whatever is assigned to them."""
+        self._arrays.update(names)
 
     @contextmanager
     def in_process(self, given: Collection[str] = (), *, is_clean: bool = False) -> Iterator[None]:
         """Let each variable have no value as well, where a program may not get it.
 
-        It gets those of `given`, and exported ones unless `is_clean`, and changes none.
+        It gets those of `given`, and exported ones, but no arrays; if `is_clean`, perhaps none.
+        It changes none.
         """
         kept = self.keep()
         for name, values in kept.values.items():
-            if name not in given and (is_clean or name not in self._exported):
+            if is_clean or name not in given and not self._is_exported(name, values):
                 self._set(name, (*values, ""))
         try:
             yield
         finally:
             self.restore(kept)
+
+    def _is_exported(self, name: str, values: Values) -> bool:
+        is_array = name in self._arrays or any(isinstance(value, tuple) for value in values)
+        return name in self._exported and not is_array
 
     def doubt_assignments(self) -> None:
         """Note that assignments from here on may leave a variable as it was."""
@@ -175,7 +192,8 @@ class Bindings:
 
     def keep(self) -> Kept:
         """Return the values, for `restore` after what has variables of its own."""
-        return Kept(dict(self._values), self.positional, self._losses, self._exported)
+        values, hidden = dict(self._values), len(self._hidden)
+        return Kept(values, self.positional, self._losses, self._exported, hidden)
 
     def restore(self, kept: Kept) -> None:
         """Give all variables the values that they had."""
@@ -222,14 +240,14 @@ class Bindings:
         `kept` are the values from before, which the others have again.
         """
         changed = [name for name, now in self._values.items() if now != kept.values.get(name)]
-        self.destabilize(changed)
+        self.destabilize((*changed, *self._hidden[kept.hidden :]))
         self.doubt_assignments()  # with `extdebug`, a trap has commands left out
         self._moves_anytime = self._moves_anytime or self.positional is not None
         self.restore(kept)
 
     def has_lost(self, kept: Kept) -> bool:
         """Whether what was known has changed since, or what the text does not seem to assign."""
-        if kept.losses != self._losses:
+        if kept.losses != self._losses or not kept.exported <= self._exported:
             return True
         if kept.positional is not None and self.positional is not kept.positional:
             return True

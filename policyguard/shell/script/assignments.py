@@ -8,7 +8,7 @@ from policyguard.shell.command_line import MANY, SimpleCommand
 from policyguard.shell.script.assigned_names import UNKNOWN_NAME, VARIABLE_NAME
 from policyguard.shell.script.evaluated import find_evaluated, run_evaluated
 from policyguard.shell.script.inputs import Tail
-from policyguard.shell.script.values import Value
+from policyguard.shell.script.values import UNKNOWN, Value
 from policyguard.shell.script.word_reader import read_raw, read_uncut
 from policyguard.shell.words import join
 
@@ -115,9 +115,14 @@ def run_declaration(reading: Statements, node: Node, tail: Tail) -> list[int]:
     is_certain = is_plain and reading.replaces_values
     if "a" in options:
         variables.add_arrays([*names, *bare])
+    unknown = [name for name in names if variables.list_values(name) == UNKNOWN]
     for assignment in assignments:  # `local x=a y=$x` has read the `$x` from before
         _assign(reading, assignment, is_certain=is_certain)
     variables.forget_unnamed(words)
+    if name == "local" and not reading.functions.is_own_text:
+        variables.forget(unknown)  # outside of functions it assigns nothing
+    elif "g" in options:
+        variables.forget_hidden(names)
     if any(map(UNKNOWN_NAME.match, words)):
         variables.doubt_assignments()
     if "n" in options and name not in ("export", "unset"):

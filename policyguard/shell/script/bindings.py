@@ -58,6 +58,8 @@ class Bindings:
         self.have_choices = False
         """Whether some variable has had several values."""
         self._constants: set[str] = set()
+        self._blank: set[str] = set()
+        """Constants that may never get a value."""
         self._exported: frozenset[str] = frozenset()
         """Variables that each program which the text runs is certain to get."""
         self._hidden: list[str] = []
@@ -95,7 +97,7 @@ class Bindings:
 
         An assignment of what is not known may fail, and leave the value as it was.
         """
-        known = self._values.get(name, ())
+        known = self._values.get(name, UNKNOWN if name in self._blank else ())
         if is_certain and self._replaces(name) and is_known(value):
             if not all(isinstance(one, str) and one != MANY for one in known):
                 self._arrays.add(name)
@@ -121,9 +123,9 @@ class Bindings:
 
     def fix(self, names: Iterable[str]) -> None:
         """Note that these variables are constants, which cannot be changed or removed."""
-        for name in names:
-            self._constants.add(name)
-            self._values.setdefault(name, UNKNOWN)
+        names = set(names)
+        self._constants |= names
+        self._blank |= names - self._values.keys()
 
     def export(self, names: Iterable[str]) -> None:
         """Note that programs get these variables for certain."""
@@ -143,21 +145,27 @@ class Bindings:
     def in_process(self, given: Collection[str] = (), *, is_clean: bool = False) -> Iterator[None]:
         """Let each variable have no value as well, where a program may not get it.
 
-        It gets those of `given`, and exported ones, but no arrays; if `is_clean`, perhaps none.
-        It changes none.
+        It gets those of `given` that are no constants, and exported ones that have a value and are
+        no arrays; if `is_clean`, perhaps none. It changes none.
         """
         kept = self.keep()
+        passed = set() if is_clean else set(filter(self._is_exported, kept.exported))
+        self._exported = frozenset(passed)
+        if not is_clean:
+            passed.update(name for name in given if name not in self._constants)
         for name, values in kept.values.items():
-            if is_clean or name not in given and not self._is_exported(name, values):
+            if name not in passed:
                 self._set(name, (*values, ""))
         try:
             yield
         finally:
             self.restore(kept)
 
-    def _is_exported(self, name: str, values: Values) -> bool:
-        is_array = name in self._arrays or any(isinstance(value, tuple) for value in values)
-        return name in self._exported and not is_array
+    def _is_exported(self, name: str) -> bool:
+        values = self._values.get(name)
+        if values is None or name in self._arrays:
+            return False
+        return not any(isinstance(value, tuple) for value in values)
 
     def doubt_assignments(self) -> None:
         """Note that assignments from here on may leave a variable as it was."""
@@ -323,6 +331,10 @@ class Bindings:
             for declared in self._locals:
                 if name in declared:
                     declared[name] = declared[name][0], False
+
+    def forget_hidden(self, names: Iterable[str]) -> None:
+        """Make unknown what `declare -g` assigns while a function has a variable of that name."""
+        self.forget(name for name in names if any(name in declared for declared in self._locals))
 
     def leave_function(self) -> Declared:
         """Give the variables that a function has declared the values of its caller."""

@@ -335,11 +335,9 @@ class Statements:
             return self.wrapped.add([*simple, *tail.words], given, tail.redirects, (), ())
         words: list[str] = []
         names: tuple[str, ...] = ()
-        outputs: list[Node] = []
-        length = 0
-        first = len(self.commands)
+        outputs, assignments = list[Node](), list[Node]()
+        length, first = 0, len(self.commands)
         sources = given.sources
-        assignments: list[Node] = []
         self.check_gaps(node)
         for child in node.named_children:
             kind = child.type

@@ -76,11 +76,8 @@ def find_read(command: SimpleCommand, program: Program, arguments: Arguments) ->
             yield normalize(redirect.target)
     if command.path == MANY:
         yield MANY
-    for value in find_values(program.loads, arguments):
-        yield normalize(_strip(value))
-    if _loads_operands(program, arguments):
-        for word in filter(is_static, arguments.operands):
-            yield normalize(word.rpartition(":")[2])  # `HEAD:file`, `container:/file`
+    if program.loads:
+        yield from _find_loaded(program, arguments)
     if not reads_all(program, arguments):
         return
     for word in drop_script(program, arguments):
@@ -115,6 +112,14 @@ def drop_script(program: Program, arguments: Arguments) -> tuple[str, ...]:
         for option in arguments.options
     )
     return arguments.operands[1:] if is_script else arguments.operands
+
+
+def _find_loaded(program: Program, arguments: Arguments) -> Iterator[str]:
+    for value in find_values(program.loads, arguments):
+        yield normalize(_strip(value))
+    if _loads_operands(program, arguments):
+        for word in filter(is_static, arguments.operands):
+            yield normalize(word.rpartition(":")[2])  # `HEAD:file`, `container:/file`
 
 
 def _loads_operands(program: Program, arguments: Arguments) -> bool:

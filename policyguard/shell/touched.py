@@ -49,13 +49,12 @@ _REVISION = re.compile(r"[^:/\s]*:(?![/~]|\d+\Z)([^:\s]+)")
 class _Command:
     """A command, and what is known about its program."""
 
-    __slots__ = ("arguments", "program", "reads_nothing", "runs_module", "simple", "wrapper")
+    __slots__ = ("arguments", "program", "runs_module", "simple", "wrapper")
 
     def __init__(self, simple: SimpleCommand, reader: ShellReader) -> None:
         self.simple = simple
         self.program = reader.programs.find(simple.program) or UNKNOWN_PROGRAM
         self.arguments = read_arguments(simple.arguments, self.program)
-        self.reads_nothing = reads_nothing(self.program, self.arguments)
         self.wrapper = reader.wrappers.find(simple.program)
         runner = reader.code.find(simple.program)
         self.runs_module = (
@@ -75,7 +74,8 @@ def find_paths(text: str, line: CommandLine, reader: ShellReader) -> Iterator[st
     """
     for simple, folders in zip(line.commands, find_folders(text, line), strict=True):
         command = _Command(simple, reader)
-        folders = _add_own(folders, command)
+        if command.program.folder:
+            folders = _add_own(folders, command)
         touched = dict.fromkeys(_find_touched(command, reader))
         for path in touched:
             yield from _place(path, folders)
@@ -83,7 +83,9 @@ def find_paths(text: str, line: CommandLine, reader: ShellReader) -> Iterator[st
             if path in touched:
                 continue
             for place in _place(path, folders):
-                if command.reads_nothing and _MAY_BE_UNKNOWN.search(place):
+                if _MAY_BE_UNKNOWN.search(place) and reads_nothing(
+                    command.program, command.arguments
+                ):
                     yield from _name_unknown(place)
                 else:
                     yield place
@@ -93,6 +95,8 @@ def _place(path: str, folders: tuple[str, ...]) -> Iterator[str]:
     """Yield what a path is from where the text starts, for each folder that it may be in."""
     for folder in folders:
         yield join_folder(folder, path)
+    if "~" not in path and "./" not in path:
+        return
     for match in _WITHIN.finditer(path):
         yield path[match.end() :]
 
@@ -120,10 +124,8 @@ def find_paths_of(
     out, it may come from any command, and all paths are yielded. A chosen command that names none
     works on its folder (`find -delete`): that is yielded.
     """
-    own = [
-        [*_find_touched(command, reader), *_find_named(command, reader)]
-        for command in (_Command(simple, reader) for simple in line.commands)
-    ]
+    commands = [_Command(simple, reader) for simple in line.commands]
+    own = [[*_find_touched(each, reader), *_find_named(each, reader)] for each in commands]
     if chosen and all(
         own[index] and not any(map(_UNKNOWN_PART.search, own[index])) for index in chosen
     ):
@@ -132,9 +134,8 @@ def find_paths_of(
     for index in chosen:
         if not (own[index] or _names_files_in_code(line, index)):
             own[index] = ["."]
-    places = zip(own, line.commands, find_folders(text, line), strict=True)
-    for paths, simple, folders in places:
-        folders = _add_own(folders, _Command(simple, reader)) if paths else folders
+    for paths, command, folders in zip(own, commands, find_folders(text, line), strict=True):
+        folders = _add_own(folders, command)
         for path in dict.fromkeys(paths):
             yield from _place(path, folders)
 
@@ -185,7 +186,7 @@ def _find_named(command: _Command, reader: ShellReader) -> Iterator[str]:
     for word in (_LOCAL_URL.sub("", operand) for operand in operands):
         if _URL.match(word):
             continue
-        is_range = command.program.reads == "none" and _RANGE.fullmatch(word)
+        is_range = ".." in word and command.program.reads == "none" and _RANGE.fullmatch(word)
         if word.strip(MANY + ANY) and not is_range:
             yield word
             if revision := _REVISION.fullmatch(word):

@@ -137,6 +137,11 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     loads: tuple[str, ...] = ()
     """What it reads besides: options with a file (`--env-file`), and subcommands (of one word, or
     two) of which it reads the operands that are written out."""
+    reads_with: tuple[str, ...] = ()
+    """Options and subcommands with which a program that `reads: none` reads all operands, as
+    `--no-index` of git."""
+    folder: tuple[str, ...] = ()
+    """Options whose value is the folder in which it works, as `-C` of git."""
     writes: tuple[str, ...] = ()
     """What it writes: an option with a value, `operands`, `second`, `last` (unless there is such an
     option before), or a prefix (`of=`)."""

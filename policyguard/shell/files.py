@@ -38,7 +38,7 @@ def find_written(command: SimpleCommand, program: Program, arguments: Arguments)
         elif kind == "second":
             yield from map(normalize, arguments.operands[1:2])
         elif kind.startswith("-"):
-            for value in _find_values((kind,), arguments):
+            for value in find_values((kind,), arguments):
                 has_option = True  # `cp -t folder file` writes no `file`
                 yield normalize(value)
         else:
@@ -46,7 +46,7 @@ def find_written(command: SimpleCommand, program: Program, arguments: Arguments)
                 if word.startswith(kind):
                     yield normalize(word[len(kind) :])
     if program.saves and not any(item.text in program.writes for item in arguments.options):
-        folder = next(_find_values(program.saves_in, arguments), "")
+        folder = next(find_values(program.saves_in, arguments), "")
         for word in arguments.operands:
             name = word.partition("?")[0].rpartition("/")[2]
             if not is_static(name):  # some name, and in the folder for certain
@@ -78,7 +78,7 @@ def find_read(command: SimpleCommand, program: Program, arguments: Arguments) ->
         yield MANY
     if program.loads:
         yield from _find_loaded(program, arguments)
-    if program.reads == "none":
+    if not reads_all(program, arguments):
         return
     for word in drop_script(program, arguments):
         yield normalize(_strip(word))
@@ -90,7 +90,18 @@ def find_read(command: SimpleCommand, program: Program, arguments: Arguments) ->
 
 def reads_nothing(program: Program, arguments: Arguments) -> bool:
     """Whether a command reads none of the files that its operands name."""
-    return program.reads == "none" and not _loads_operands(program, arguments)
+    return not (reads_all(program, arguments) or _loads_operands(program, arguments))
+
+
+def reads_all(program: Program, arguments: Arguments) -> bool:
+    """Whether a command may read each file that its operands name, known or not."""
+    return program.reads != "none" or (
+        bool(program.reads_with)
+        and (
+            _has_subcommand(program.reads_with, arguments)
+            or any(option.text in program.reads_with for option in arguments.options)
+        )
+    )
 
 
 def drop_script(program: Program, arguments: Arguments) -> tuple[str, ...]:
@@ -104,7 +115,7 @@ def drop_script(program: Program, arguments: Arguments) -> tuple[str, ...]:
 
 
 def _find_loaded(program: Program, arguments: Arguments) -> Iterator[str]:
-    for value in _find_values(program.loads, arguments):
+    for value in find_values(program.loads, arguments):
         yield normalize(_strip(value))
     if _loads_operands(program, arguments):
         for word in filter(is_static, arguments.operands):
@@ -112,11 +123,18 @@ def _find_loaded(program: Program, arguments: Arguments) -> Iterator[str]:
 
 
 def _loads_operands(program: Program, arguments: Arguments) -> bool:
+    return bool(program.loads) and _has_subcommand(program.loads, arguments)
+
+
+def _has_subcommand(names: Sequence[str], arguments: Arguments) -> bool:
     operands = arguments.operands
-    return any(" ".join(operands[:count]) in program.loads for count in (1, 2))
+    return any(" ".join(operands[:count]) in names for count in (1, 2))
 
 
-def _find_values(options: Sequence[str], arguments: Arguments) -> Iterator[str]:
+def find_values(options: Sequence[str], arguments: Arguments) -> Iterator[str]:
+    """Yield the values of these options."""
+    if not options:
+        return
     for option in arguments.options:
         if option.value is not None and any(_is_flag(kind, option.text) for kind in options):
             yield option.value

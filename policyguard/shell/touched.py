@@ -10,7 +10,14 @@ from itertools import takewhile
 from policyguard.model.shell import Program
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, Arguments, read_arguments
 from policyguard.shell.command_line import ANY, GLOB, MANY, NAME, CommandLine, SimpleCommand
-from policyguard.shell.files import drop_script, find_read, find_written, reads_nothing
+from policyguard.shell.files import (
+    drop_script,
+    find_read,
+    find_values,
+    find_written,
+    reads_all,
+    reads_nothing,
+)
 from policyguard.shell.folders import find_folders, join_folder
 from policyguard.shell.options import WrapperOptions, read_code_options
 from policyguard.shell.reader import ShellReader
@@ -19,7 +26,11 @@ from policyguard.shell.words import is_static
 
 _ATTACHED = re.compile(r"-[A-Za-z](?=[./~])")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_LOCAL_URL = re.compile(r"file://(?=/|\Z)", re.IGNORECASE)
+_WITHIN = re.compile(r"(?:/|\.\.)(?=~(?:/|\Z)|\./)")
+"""What stands before the home or the current folder in a path: `/$HOME/x`, `"/tmp/..$PWD/x"`."""
+_LOCAL_URL = re.compile(
+    rf"file:(?://(?:localhost|127\.0\.0\.1)?)?(?=[/.~{ANY}{MANY}{NAME}]|\Z)", re.IGNORECASE
+)
 _URL_HOST = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^/?#\x00-\x08]+)(?:[/?#]|\Z)")
 _SPACE = re.compile(r"\s")
 _NOWHERE = "/dev/null"
@@ -29,6 +40,8 @@ _UNKNOWN_PART = re.compile(rf"\$[A-Za-z_{{(]|[{ANY}{MANY}{NAME}]")
 _REMOTE = re.compile(r"(?:[^@/:\s]+@)?(\[[^\]]+\]|[^@/:\s\[\]]+):(?!//)")
 _HOST = re.compile(r"(?:[^@/\s]+@)?(\[[^\]]+\]|[^@/\s]+)")
 _NETWORK_FILE = re.compile(r"/dev/(?:tcp|udp)/([^/]+)/([^/]+)")
+_RANGE = re.compile(rf"[^/:\s]*[{ANY}{MANY}{NAME}][^/:\s]*\.\.\.?[^/:\s]*")
+"""Revisions from one up to another, as `"$A..HEAD"` of git."""
 _REVISION = re.compile(r"[^:/\s]*:(?![/~]|\d+\Z)([^:\s]+)")
 """A file in a revision, as `HEAD:.env` of git; not a host with its port."""
 
@@ -61,21 +74,45 @@ def find_paths(text: str, line: CommandLine, reader: ShellReader) -> Iterator[st
     """
     for simple, folders in zip(line.commands, find_folders(text, line), strict=True):
         command = _Command(simple, reader)
+        if command.program.folder:
+            folders = _add_own(folders, command)
         touched = dict.fromkeys(_find_touched(command, reader))
         for path in touched:
-            for folder in folders:
-                yield join_folder(folder, path)
+            yield from _place(path, folders)
         for path in dict.fromkeys(_find_named(command, reader)):
             if path in touched:
                 continue
-            for folder in folders:
-                place = join_folder(folder, path)
+            for place in _place(path, folders):
                 if _MAY_BE_UNKNOWN.search(place) and reads_nothing(
                     command.program, command.arguments
                 ):
                     yield from _name_unknown(place)
                 else:
                     yield place
+
+
+def _place(path: str, folders: tuple[str, ...]) -> Iterator[str]:
+    """Yield what a path is from where the text starts, for each folder that it may be in."""
+    for folder in folders:
+        yield join_folder(folder, path)
+    if "~" not in path and "./" not in path:
+        return
+    for match in _WITHIN.finditer(path):
+        yield path[match.end() :]
+
+
+def _add_own(folders: tuple[str, ...], command: _Command) -> tuple[str, ...]:
+    """Return the folders that a command may work in: with those of its options, as `git -C`.
+
+    Unknown ones count where it reads what it names, whether it belongs to a project or not.
+    """
+    program, arguments = command.program, command.arguments
+    own = [
+        value
+        for value in find_values(program.folder, arguments)
+        if is_static(value) or reads_all(program, arguments)
+    ]
+    return (*folders, *(join_folder(folder, value) for value in own for folder in folders))
 
 
 def find_paths_of(
@@ -87,10 +124,8 @@ def find_paths_of(
     out, it may come from any command, and all paths are yielded. A chosen command that names none
     works on its folder (`find -delete`): that is yielded.
     """
-    own = [
-        [*_find_touched(command, reader), *_find_named(command, reader)]
-        for command in (_Command(simple, reader) for simple in line.commands)
-    ]
+    commands = [_Command(simple, reader) for simple in line.commands]
+    own = [[*_find_touched(each, reader), *_find_named(each, reader)] for each in commands]
     if chosen and all(
         own[index] and not any(map(_UNKNOWN_PART.search, own[index])) for index in chosen
     ):
@@ -99,10 +134,10 @@ def find_paths_of(
     for index in chosen:
         if not (own[index] or _names_files_in_code(line, index)):
             own[index] = ["."]
-    for paths, folders in zip(own, find_folders(text, line), strict=True):
+    for paths, command, folders in zip(own, commands, find_folders(text, line), strict=True):
+        folders = _add_own(folders, command)
         for path in dict.fromkeys(paths):
-            for folder in folders:
-                yield join_folder(folder, path)
+            yield from _place(path, folders)
 
 
 def _with_sources(line: CommandLine, chosen: Collection[int]) -> set[int]:
@@ -127,13 +162,13 @@ def _names_files_in_code(line: CommandLine, index: int) -> bool:
 
 def _find_touched(command: _Command, reader: ShellReader) -> Iterator[str]:
     """Yield the files that a command reads, writes or runs."""
-    simple, program, arguments = command.simple, command.program, command.arguments
+    parts = simple, program, arguments = command.simple, command.program, command.arguments
     runs_another = command.wrapper is not None or command.runs_module
     is_silenced = any(redirect.target == _NOWHERE for redirect in simple.redirects)
     for path in (
         *(redirect.target for redirect in simple.redirects if runs_another),
-        *(() if runs_another else find_read(simple, program, arguments)),
-        *(() if runs_another else find_written(simple, program, arguments)),
+        *(find_values(program.loads, arguments) if runs_another else find_read(*parts)),
+        *(() if runs_another else find_written(*parts)),
     ):
         path = _LOCAL_URL.sub("", path)
         if not (_URL.match(path) or (is_silenced and path == _NOWHERE)):
@@ -151,7 +186,8 @@ def _find_named(command: _Command, reader: ShellReader) -> Iterator[str]:
     for word in (_LOCAL_URL.sub("", operand) for operand in operands):
         if _URL.match(word):
             continue
-        if word.strip(MANY + ANY):
+        is_range = ".." in word and command.program.reads == "none" and _RANGE.fullmatch(word)
+        if word.strip(MANY + ANY) and not is_range:
             yield word
             if revision := _REVISION.fullmatch(word):
                 yield revision[1]
@@ -206,6 +242,8 @@ def _own_operands(command: _Command, reader: ShellReader) -> Sequence[str]:
     wrapper = reader.wrappers.find_for(simple.program, simple.arguments)[1]
     if wrapper is None:
         return drop_script(program, arguments)
+    if wrapper.text and not (wrapper.script or wrapper.starts_shell or wrapper.joins):
+        return drop_script(program, arguments)[: wrapper.operands]
     if wrapper.after:
         return tuple(takewhile(lambda word: word[:1] not in "-(!", simple.arguments))
     if (wrapper.script or wrapper.sources) and not any(

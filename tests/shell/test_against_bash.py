@@ -250,6 +250,7 @@ CHANGES = (
     *("case $1 in a) p=zap;; *) p=true;; esac", "p=zap; return", "o=-r; break", "p=za; p+=p"),
     *("export p", "export p=true", "export p o", "export -n p", "declare +x p", "declare -x o=x"),
     *("set -a", "sh -c 'p=zap'", "export q p=zap", "unset p; p=true", "eval 'export p=true'"),
+    *("p=(true)", "declare -a p", "declare -gx p=true", "trap 'unset p' DEBUG", "readonly p o=x"),
     *("a=(zap)", "a=(true)", "a=()", "a+=(-r)", "a+=(x)", 'a+=("$@")', "a[0]=zap", 'p="${a[*]}"'),
 )
 PLACES = (
@@ -299,6 +300,11 @@ USES = (
     ),
     *("sh -c '$p zap -r'", "bash -c '${p}zap -r'", "sh -c '$p $q zap $o -r'", "sh <<< '$p zap -r'"),
     *('env -i PATH="$PATH" LOG="$LOG" sh -c \'$p zap -r\'', "env -u p bash -c '$p zap -r'"),
+    *(
+        "p=true env -u p sh -c '$p zap -r'",
+        "sh -c 'p=true; sh -c \"\\$p zap -r\"'",
+        "p=true $p zap -r",
+    ),
     *("p=true sh -c '$p zap -r'", "echo x | xargs sh -c '$p zap -r'", "sh -c 'zap ${o:--r}'"),
     *(
         "find . -maxdepth 0 -exec sh -c '$p zap -r' \\;",

@@ -8,7 +8,7 @@ from policyguard.shell.command_line import MANY, SimpleCommand
 from policyguard.shell.script.assigned_names import UNKNOWN_NAME, VARIABLE_NAME
 from policyguard.shell.script.evaluated import find_evaluated, run_evaluated
 from policyguard.shell.script.inputs import Tail
-from policyguard.shell.script.values import Value
+from policyguard.shell.script.values import UNKNOWN, Value
 from policyguard.shell.script.word_reader import read_raw, read_uncut
 from policyguard.shell.words import join
 
@@ -25,10 +25,8 @@ _WITHOUT_VALUE = frozenset(("unset", "unsetenv", "local", "declare", "typeset"))
 """Declarations behind which a name without a value has none, or that of a caller."""
 
 
-_SURE = frozenset(("declare", "export", "readonly", "typeset"))
-"""Declarations that assign wherever they stand."""
-_HARMLESS = frozenset("gxr")
-"""Options of declarations with which they assign what they are given."""
+_HARMLESS = {"declare": "gxr", "typeset": "gxr", "export": "", "readonly": ""}
+"""Declarations that assign wherever they stand, and the options with which they still do."""
 
 
 class _Assignment(NamedTuple):
@@ -107,16 +105,24 @@ def run_declaration(reading: Statements, node: Node, tail: Tail) -> list[int]:
     named = [match[0] for word in words[1:] if (match := VARIABLE_NAME.match(word))]
     bare = [name for name in named if name not in names]
     options = "".join(word[1:] for word in words if word[:1] == "-")
+    takes_away = any(word[:1] == "+" for word in words)
     is_builtin = reading.wrapped.is_builtin(name)
     if name == "unset" or "g" in options:
         variables.expose([*names, *bare])
     elif name in _LOCAL:
         variables.declare([*names, *bare], is_certain=reading.is_certain and is_builtin)
-    is_plain = is_builtin and name in _SURE and _HARMLESS.issuperset(options)
+    is_plain = is_builtin and name in _HARMLESS and set(options) <= set(_HARMLESS[name])
     is_certain = is_plain and reading.replaces_values
+    if "a" in options:
+        variables.add_arrays([*names, *bare])
+    unknown = [name for name in names if variables.list_values(name) == UNKNOWN]
     for assignment in assignments:  # `local x=a y=$x` has read the `$x` from before
         _assign(reading, assignment, is_certain=is_certain)
     variables.forget_unnamed(words)
+    if name == "local" and not reading.functions.is_own_text:
+        variables.forget(unknown)  # outside of functions it assigns nothing
+    elif "g" in options:
+        variables.forget_hidden(names)
     if any(map(UNKNOWN_NAME.match, words)):
         variables.doubt_assignments()
     if "n" in options and name not in ("export", "unset"):
@@ -125,8 +131,8 @@ def run_declaration(reading: Statements, node: Node, tail: Tail) -> list[int]:
         variables.destabilize([*names, *bare])
     elif name in _WITHOUT_VALUE:
         variables.remove(bare)
-    if is_certain and (name == "export" or "x" in options) and "n" not in options:
-        variables.export([*names, *bare])
+    if is_certain and (name == "export" or "x" in options) and not takes_away:
+        variables.export([*names, *(word for word in words[1:] if word in bare)])
     else:
         variables.hide([*names, *bare])
     if "r" in options or name == "readonly":

@@ -45,6 +45,8 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
     losses: int
     """How often variables were lost for good until then."""
     exported: frozenset[str]
+    hidden: int
+    """How many names had been hidden until then."""
 
 
 class Bindings:
@@ -56,8 +58,12 @@ class Bindings:
         self.have_choices = False
         """Whether some variable has had several values."""
         self._constants: set[str] = set()
+        self._blank: set[str] = set()
+        """Constants that may never get a value."""
         self._exported: frozenset[str] = frozenset()
         """Variables that each program which the text runs is certain to get."""
+        self._hidden: list[str] = []
+        """Names that programs may not get since some place, in order."""
         self._arrays: set[str] = set()
         """Names of which a text may be the first word only."""
         self._is_replacing = True
@@ -91,7 +97,7 @@ class Bindings:
 
         An assignment of what is not known may fail, and leave the value as it was.
         """
-        known = self._values.get(name, ())
+        known = self._values.get(name, UNKNOWN if name in self._blank else ())
         if is_certain and self._replaces(name) and is_known(value):
             if not all(isinstance(one, str) and one != MANY for one in known):
                 self._arrays.add(name)
@@ -117,7 +123,9 @@ class Bindings:
 
     def fix(self, names: Iterable[str]) -> None:
         """Note that these variables are constants, which cannot be changed or removed."""
-        self._constants.update(names)
+        names = set(names)
+        self._constants |= names
+        self._blank |= names - self._values.keys()
 
     def export(self, names: Iterable[str]) -> None:
         """Note that programs get these variables for certain."""
@@ -125,22 +133,39 @@ class Bindings:
 
     def hide(self, names: Iterable[str]) -> None:
         """Note that programs may not get these variables."""
-        self._exported -= frozenset(names)
+        names = frozenset(names)
+        self._exported -= names
+        self._hidden += names
+
+    def add_arrays(self, names: Iterable[str]) -> None:
+        """Note that these variables are arrays, whatever is assigned to them."""
+        self._arrays.update(names)
 
     @contextmanager
     def in_process(self, given: Collection[str] = (), *, is_clean: bool = False) -> Iterator[None]:
         """Let each variable have no value as well, where a program may not get it.
 
-        It gets those of `given`, and exported ones unless `is_clean`, and changes none.
+        It gets those of `given` that are no constants, and exported ones that have a value and are
+        no arrays; if `is_clean`, perhaps none. It changes none.
         """
         kept = self.keep()
+        passed = set() if is_clean else set(filter(self._is_exported, kept.exported))
+        self._exported = frozenset(passed)
+        if not is_clean:
+            passed.update(name for name in given if name not in self._constants)
         for name, values in kept.values.items():
-            if name not in given and (is_clean or name not in self._exported):
+            if name not in passed:
                 self._set(name, (*values, ""))
         try:
             yield
         finally:
             self.restore(kept)
+
+    def _is_exported(self, name: str) -> bool:
+        values = self._values.get(name)
+        if values is None or name in self._arrays:
+            return False
+        return not any(isinstance(value, tuple) for value in values)
 
     def doubt_assignments(self) -> None:
         """Note that assignments from here on may leave a variable as it was."""
@@ -175,7 +200,8 @@ class Bindings:
 
     def keep(self) -> Kept:
         """Return the values, for `restore` after what has variables of its own."""
-        return Kept(dict(self._values), self.positional, self._losses, self._exported)
+        values, hidden = dict(self._values), len(self._hidden)
+        return Kept(values, self.positional, self._losses, self._exported, hidden)
 
     def restore(self, kept: Kept) -> None:
         """Give all variables the values that they had."""
@@ -222,14 +248,14 @@ class Bindings:
         `kept` are the values from before, which the others have again.
         """
         changed = [name for name, now in self._values.items() if now != kept.values.get(name)]
-        self.destabilize(changed)
+        self.destabilize((*changed, *self._hidden[kept.hidden :]))
         self.doubt_assignments()  # with `extdebug`, a trap has commands left out
         self._moves_anytime = self._moves_anytime or self.positional is not None
         self.restore(kept)
 
     def has_lost(self, kept: Kept) -> bool:
         """Whether what was known has changed since, or what the text does not seem to assign."""
-        if kept.losses != self._losses:
+        if kept.losses != self._losses or not kept.exported <= self._exported:
             return True
         if kept.positional is not None and self.positional is not kept.positional:
             return True
@@ -305,6 +331,10 @@ class Bindings:
             for declared in self._locals:
                 if name in declared:
                     declared[name] = declared[name][0], False
+
+    def forget_hidden(self, names: Iterable[str]) -> None:
+        """Make unknown what `declare -g` assigns while a function has a variable of that name."""
+        self.forget(name for name in names if any(name in declared for declared in self._locals))
 
     def leave_function(self) -> Declared:
         """Give the variables that a function has declared the values of its caller."""

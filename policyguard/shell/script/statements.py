@@ -335,17 +335,14 @@ class Statements:
             return self.wrapped.add([*simple, *tail.words], given, tail.redirects, (), ())
         words: list[str] = []
         names: tuple[str, ...] = ()
-        outputs: list[Node] = []
-        length = 0
-        first = len(self.commands)
+        outputs, assignments = list[Node](), list[Node]()
+        length, first = 0, len(self.commands)
         sources = given.sources
-        has_own = node.named_children[0].type == "variable_assignment"
-        kept = self.variables.keep() if has_own else None
         self.check_gaps(node)
         for child in node.named_children:
             kind = child.type
             if kind == "variable_assignment":
-                names += assign(self, child, is_certain=False)
+                assignments.append(child)
             elif kind in _REDIRECTS:
                 more, read, to_process = self.redirections.read(child)
                 tail = tail.join(more)
@@ -363,6 +360,9 @@ class Statements:
         words += tail.words
         if len(words) > self.bounds.words:
             raise TooMuchError("too many words")
+        kept = self.variables.keep() if assignments else None
+        for child in assignments:  # all other words are expanded before
+            names += assign(self, child, is_certain=False)
         made = tuple(range(first, len(self.commands)))
         given = Input(sources, given.text, made)
         indices = self.wrapped.add(words, given, tail.redirects, names, ())

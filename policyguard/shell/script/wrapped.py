@@ -307,7 +307,7 @@ class Wrapped:
                 indices = run_script(self, [], options, index, given)
             variables.restore(kept)
             return indices
-        if wrapper.joins:
+        if wrapper.joins and not wrapper.after:
             made = add_input(self, rest, given, options) if wrapper.appends else [rest]
             if wrapper.later and is_one_word(rest[0]):
                 made = [rest[:1]]  # behind the text of a `trap` stand its signals

@@ -7,10 +7,10 @@ export interface components {
          * CheckRequest
          * @description A call that is about to run; the fields are those of `Session.check`.
          *
-         *         `call` is the caller's own id of the call. `retry` says that this check may have arrived before,
-         *         but its answer did not: a call in flight with the same id is then not counted again. `wait` is
-         *         for how many seconds to wait for a person, if the call needs an approval; the decision is *ask*
-         *         if there is no answer by then.
+         *     `call` is the caller's own id of the call. `retry` says that this check may have arrived before,
+         *     but its answer did not: a call in flight with the same id is then not counted again. `wait` is
+         *     for how many seconds to wait for a person, if the call needs an approval; the decision is *ask*
+         *     if there is no answer by then.
          */
         CheckRequest: {
             session: string;
@@ -58,9 +58,9 @@ export interface components {
          * CheckAnswer
          * @description The decision on a call.
          *
-         *         `call` names it in `record`, `release` and `approve`: the caller's own id, if it gave one. If
-         *         `allowed` is false the call must not run, and `message` is what the model reads instead of a
-         *         result. `timeout` is in seconds.
+         *     `call` names it in `record`, `release` and `approve`: the caller's own id, if it gave one. If
+         *     `allowed` is false the call must not run, and `message` is what the model reads instead of a
+         *     result. `timeout` is in seconds.
          */
         CheckAnswer: {
             call: string;
@@ -79,10 +79,10 @@ export interface components {
          * Violation
          * @description One violation: an entry of the policy, its effect and its text.
          *
-         *         `id` names the entry (`limits/default/repeat`, `budgets/spend`, `rules/no-push`), `reason` is
-         *         a word for programs (`repeat`, `budget`, `rule` …), `text` and `instead` are for the model.
-         *         `used` and `limit` are in the entry's own unit; `retry_after` is seconds; `confidence` is that
-         *         of a learned constraint, from 0 to 1.
+         *     `id` names the entry (`limits/default/repeat`, `budgets/spend`, `rules/no-push`), `reason` is
+         *     a word for programs (`repeat`, `budget`, `rule` …), `text` and `instead` are for the model.
+         *     `used` and `limit` are in the entry's own unit; `retry_after` is seconds; `confidence` is that
+         *     of a learned constraint, from 0 to 1.
          */
         Violation: {
             id: string;
@@ -104,8 +104,8 @@ export interface components {
          * Effect
          * @description `allow < advise < ask < block < halt`; the strongest effect of a call wins.
          *
-         *         *advise* lets the call run and attaches text to its result, *ask* waits for an approval,
-         *         *block* refuses the call, *halt* refuses it and all that follow until the next turn or a grant.
+         *     *advise* lets the call run and attaches text to its result, *ask* waits for an approval,
+         *     *block* refuses the call, *halt* refuses it and all that follow until the next turn or a grant.
          * @enum {unknown}
          */
         Effect: "advise" | "allow" | "ask" | "block" | "halt";
@@ -113,7 +113,7 @@ export interface components {
          * EvalError
          * @description An error in the evaluation of a call.
          *
-         *         `id` is the entry whose expression failed, `approver`, or the part of policyguard that failed.
+         *     `id` is the entry whose expression failed, `approver`, or the part of policyguard that failed.
          */
         EvalError: {
             id: string;
@@ -169,9 +169,9 @@ export interface components {
          * RecordAnswer
          * @description What to tell the model: `text` is the result with `advice`, where there is any.
          *
-         *         Both are as result rules leave them, and so is `result`, a structure where the tool returned
-         *         one. `violations` are the rules that fired. `learned` are the ids of constraints that this
-         *         result taught. `counted` is false for a result that was reported before.
+         *     Both are as result rules leave them, and so is `result`, a structure where the tool returned
+         *     one. `violations` are the rules that fired. `learned` are the ids of constraints that this
+         *     result taught. `counted` is false for a result that was reported before.
          */
         RecordAnswer: {
             text: string;
@@ -238,8 +238,8 @@ export interface components {
          * ApproveRequest
          * @description A person's yes to a call whose effect is *ask*; then it is checked again, and runs.
          *
-         *         With `remember` calls like it ask no more until it `expires` (in seconds), in the sessions of
-         *         `scope`: a grant.
+         *     With `remember` calls like it ask no more until it `expires` (in seconds), in the sessions of
+         *     `scope`: a grant.
          */
         ApproveRequest: {
             session: string;
@@ -332,11 +332,11 @@ export interface components {
          * OpenQuestion
          * @description A call whose effect was *ask*, and which may still be approved.
          *
-         *         `call` is its id. `args` are redacted as messages are; None: its journal kept none. `entries`
-         *         asked; `message` is what the model reads, where that is still known. `asked_at` is seconds
-         *         since 1970 (UTC), and so is `expires_at`, after which an approval counts no more; None: never.
-         *         Of `approvers` people some have approved: `approved_by`. An approver needs one of the `labels`,
-         *         if there are any.
+         *     `call` is its id. `args` are redacted as messages are; None: its journal kept none. `entries`
+         *     asked; `message` is what the model reads, where that is still known. `asked_at` is seconds
+         *     since 1970 (UTC), and so is `expires_at`, after which an approval counts no more; None: never.
+         *     Of `approvers` people some have approved: `approved_by`. An approver needs one of the `labels`,
+         *     if there are any.
          */
         OpenQuestion: {
             session: string;
@@ -389,9 +389,9 @@ export interface components {
          * SessionRequest
          * @description A request on one session, opened or resumed with these facts if it is not open.
          *
-         *         `session`, `agent`, `user`, `project` and `parent` are as in `Guard.session`; a `parent` that is
-         *         not open is resumed, or opened with the same user and project. A session that exists keeps the
-         *         `roles`, `cwd` and `session_tags` that it was first opened with.
+         *     `session`, `agent`, `user`, `project` and `parent` are as in `Guard.session`; a `parent` that is
+         *     not open is resumed, or opened with the same user and project. A session that exists keeps the
+         *     `roles`, `cwd` and `session_tags` that it was first opened with.
          */
         SessionRequest: {
             session: string;
@@ -533,10 +533,10 @@ export interface components {
          * Constraint
          * @description A call, target, tool, class or parameter region that is banned, and why.
          *
-         *         `id` is the same for one scope, key and signature in every process. Times are nanoseconds, None
-         *         in untimed replays. `count` is the number of failures behind it; `taught_by` names the first of
-         *         them as `session/call`. `tool` failed, on `server` where the call named one. `points` are the
-         *         failing points of a parameter ban. `label` (a target or key) and `error` are untrusted.
+         *     `id` is the same for one scope, key and signature in every process. Times are nanoseconds, None
+         *     in untimed replays. `count` is the number of failures behind it; `taught_by` names the first of
+         *     them as `session/call`. `tool` failed, on `server` where the call named one. `points` are the
+         *     failing points of a parameter ban. `label` (a target or key) and `error` are untrusted.
          */
         Constraint: {
             id: string;
@@ -572,9 +572,9 @@ export interface components {
          * Grant
          * @description A remembered approval of `entry`, the rule, limit or budget that asked.
          *
-         *         `scope` is where it holds: a kind and a name, as `session:run-1`; for a session, `run` is when
-         *         that session started. `remember` is the kind of pattern. `approvers` are the people, with the
-         *         host's labels. `session` and `call` name the approved call.
+         *     `scope` is where it holds: a kind and a name, as `session:run-1`; for a session, `run` is when
+         *     that session started. `remember` is the kind of pattern. `approvers` are the people, with the
+         *     host's labels. `session` and `call` name the approved call.
          */
         Grant: {
             id: string;
@@ -596,10 +596,10 @@ export interface components {
          * CallPattern
          * @description The calls that a grant covers: those of a tool for which everything else here holds too.
          *
-         *         `fingerprint`: exactly this call. `targets`: these and no others. `command`: a simple command
-         *         that begins with these words; `options` are all that it may have, each with the word behind it.
-         *         `folder`: every path is below it. `workdirs`: the folders that the call names to work in.
-         *         `cwd` is the session's folder.
+         *     `fingerprint`: exactly this call. `targets`: these and no others. `command`: a simple command
+         *     that begins with these words; `options` are all that it may have, each with the word behind it.
+         *     `folder`: every path is below it. `workdirs`: the folders that the call names to work in.
+         *     `cwd` is the session's folder.
          */
         CallPattern: {
             tool: string;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import cleandoc
 from typing import Any
 
 import msgspec
@@ -74,7 +75,7 @@ def describe_api() -> dict[str, Any]:
 
 
 def _describe_operation(operation: Operation, by_type: dict[str, Any]) -> dict[str, Any]:
-    doc = (operation.run.__doc__ or "").strip()
+    doc = cleandoc(operation.run.__doc__ or "")
     return {
         "operationId": operation.path.rpartition("/")[2],
         "summary": doc,

@@ -553,7 +553,6 @@ def test_each_code_is_found_somewhere_above() -> None:
         "journal/handed-over",
         "journal/set-aside",
         "journal/pruned",
-        "journal/empty",
     ]
 
 

@@ -31,7 +31,10 @@ _budgets = itertools.count()
 
 
 class Step(NamedTuple):
-    """What a holder asks of two keys, by a clock that is `ahead` of the others."""
+    """What a holder asks of two keys, by a clock that is `ahead` of the others.
+
+    By less than a window: which keys a clock beyond that takes for over is not the same everywhere.
+    """
 
     name: str
     holder: int
@@ -187,7 +190,7 @@ STEPS = st.lists(
         st.sampled_from([0, 1, 1, 1, 2, 3]),
         st.integers(0, len(KEYS) - 1),
         st.integers(1, 9),
-        st.sampled_from([0] * 6 + [1, 5, 30]),
+        st.sampled_from([0] * 6 + [1, 5]),
     ),
     max_size=50,
 )

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from policyguard.compiler.load.scalars import parse_duration
 from policyguard.store.paths import default_store_path, is_database_address
 
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -88,6 +87,8 @@ class Seconds(click.ParamType[float]):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Return seconds, which are above 0."""
+        from policyguard.compiler.load.scalars import parse_duration  # slow import
+
         duration = parse_duration(str(value))
         try:
             seconds = float(value) if duration is None else duration / 1_000_000_000

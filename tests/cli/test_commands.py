@@ -82,6 +82,11 @@ finally:
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
+def test_options_of_commands_do_not_load_the_compiler() -> None:
+    code = "import sys, policyguard.cli.options; assert 'policyguard.compiler' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
 def test_nothing_is_collected_when_a_command_ends() -> None:
     code = """
 import atexit, gc

@@ -77,8 +77,10 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:  # click exits with 1, which is a result of many commands
+            from policyguard.cli.terminal.status import EXIT_INTERRUPTED
+
             click.echo("policyguard: interrupted", err=True)
-            ctx.exit(130)
+            ctx.exit(EXIT_INTERRUPTED)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)

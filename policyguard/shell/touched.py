@@ -74,8 +74,7 @@ def find_paths(text: str, line: CommandLine, reader: ShellReader) -> Iterator[st
     """
     for simple, folders in zip(line.commands, find_folders(text, line), strict=True):
         command = _Command(simple, reader)
-        if command.program.folder:
-            folders = _add_own(folders, command)
+        folders = _add_own(folders, command)
         touched = dict.fromkeys(_find_touched(command, reader))
         for path in touched:
             yield from _place(path, folders)
@@ -107,6 +106,8 @@ def _add_own(folders: tuple[str, ...], command: _Command) -> tuple[str, ...]:
     Unknown ones count where it reads what it names, whether it belongs to a project or not.
     """
     program, arguments = command.program, command.arguments
+    if not program.folder:
+        return folders
     own = [
         value
         for value in find_values(program.folder, arguments)

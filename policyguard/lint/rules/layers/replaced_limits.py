@@ -30,10 +30,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from policyguard.compiler.load.layer_validation import find_span
-from policyguard.engines.yaml_tree import MappingNode, Node, Path, SequenceNode, to_plain
+from policyguard.engines.yaml_tree import (
+    MappingNode,
+    Node,
+    Path,
+    SequenceNode,
+    descend,
+    to_plain,
+)
 from policyguard.lint.rule import Finding, LintContext
 
-_COUNTED = ("same", "by", "count", "of", "despite_changes", "without_news")
+_COUNTED = ("same", "by", "count", "despite_changes", "without_news")
 """The keys that say what a limit counts."""
 
 
@@ -41,8 +48,8 @@ def check(context: LintContext) -> Iterator[Finding]:
     """Report limits of the top layer that leave out what several inherited ones count."""
     top, inherited = context.merged.top_layer, context.merged.inherited
     for path, node in _find_limits(top.get("limits"), ("limits",)):
-        old = _get(inherited, path)
-        if not isinstance(old, SequenceNode) or len(old.items) < 2:
+        old, rest = descend(inherited, path)
+        if rest or not isinstance(old, SequenceNode) or len(old.items) < 2:
             continue
         kept = [_counts(item) for item in _list_items(node)]
         lost = [text for item in old.items if (text := _counts(item)) not in kept]
@@ -65,12 +72,6 @@ def _find_limits(node: Node | None, path: Path) -> Iterator[tuple[Path, Node]]:
                 yield inner, value
             else:
                 yield from _find_limits(value, inner)
-
-
-def _get(node: Node | None, path: Path) -> Node | None:
-    for step in path:
-        node = node.get(str(step)) if isinstance(node, MappingNode) else None
-    return node
 
 
 def _list_items(node: Node) -> tuple[Node, ...]:

@@ -62,8 +62,10 @@ _SYNTAX_HINTS = {
 }
 
 
-def parse(data: bytes | str, file: str) -> ParsedDocument:
-    """Parse one YAML document. `file` is the name in diagnostics.
+def parse(data: bytes | str, file: str, *, empty_hint: str | None = None) -> ParsedDocument:
+    """Parse one YAML document.
+
+    `file` is the name in diagnostics, `empty_hint` says how to begin a file that is empty.
 
     Never raises. Syntax errors, excessive size or depth, and several documents end the parsing; it
     continues after anything else (a duplicate key, a tag, a key that is not a string).
@@ -71,7 +73,7 @@ def parse(data: bytes | str, file: str) -> ParsedDocument:
     source, diagnostics = decode_source(data, file)
     if diagnostics:
         return ParsedDocument(source, None, diagnostics)
-    builder = _TreeBuilder(source)
+    builder = _TreeBuilder(source, empty_hint)
     try:
         root = builder.build()
     except _ParsingStopped as stop:
@@ -116,8 +118,9 @@ class _OpenCollection:
 
 
 class _TreeBuilder:
-    def __init__(self, source: SourceText) -> None:
+    def __init__(self, source: SourceText, empty_hint: str | None) -> None:
         self._source = source
+        self._empty_hint = empty_hint
         self._open: list[_OpenCollection] = []
         self._anchors: dict[str, _AnchoredNode | None] = {}
         self._node_count = 0
@@ -140,10 +143,8 @@ class _TreeBuilder:
         finally:
             parser.dispose()
         if root is None:
-            hint = (
-                "a policy begins with `policyguard: 1` and `name: …`; `policyguard init` writes one"
-            )
-            self._report("yaml/empty", "the file is empty", self._source.span(0, 0), hint)
+            span = self._source.span(0, 0)
+            self._report("yaml/empty", "the file is empty", span, self._empty_hint)
         return root
 
     def _handle_event(self, event: yaml.Event) -> Node | None:

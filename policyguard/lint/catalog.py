@@ -28,7 +28,10 @@ LOAD_PAGES: dict[str, str] = {
         "A mapping contains the same key twice. Most YAML readers silently keep only the last "
         "one. Rename or remove one."
     ),
-    "yaml/empty": "The file is empty. A policy starts with `policyguard: 1` and a `name`.",
+    "yaml/empty": (
+        "The file is empty. A policy starts with `policyguard: 1` and a `name`, a file of tests "
+        "with `policy` and `tests`."
+    ),
     "yaml/encoding": "Policies are UTF-8 text. Save the file as UTF-8.",
     "yaml/key": "Keys must be plain strings. Quote the key, or use a string.",
     "yaml/merge-key": "YAML 1.2 has no `<<`. Use `extends`, or write the keys out.",

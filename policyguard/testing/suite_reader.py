@@ -57,7 +57,7 @@ def parse_file(file: str | Path) -> tuple[Node | None, list[Diagnostic]]:
         message = f"`{name}`: {(error.strerror or 'cannot be read').lower()}"
         source = SourceText(name, "")
         return None, [source.diagnostic("load/unreadable", message, source.span(0, 0))]
-    parsed = parse(data, name)
+    parsed = parse(data, name, empty_hint="tests begin with `policy: policy.yaml` and `tests: …`")
     if parsed.root is None:
         return None, parsed.diagnostics
     return _allow_nonfinite(parsed.root, parsed.diagnostics)

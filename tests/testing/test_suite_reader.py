@@ -34,6 +34,15 @@ def only(file: Path) -> tuple[str, int, str]:
     return found.code, found.span.line, found.message
 
 
+def test_an_empty_file_is_told_how_tests_begin(tmp_path: Path) -> None:
+    file = tmp_path / "tests.yaml"
+    file.write_text("# none yet\n")
+    (found,) = read_suite(file).diagnostics
+    assert found.help is not None
+    assert "`tests: …`" in found.help
+    assert "policyguard: 1" not in found.help
+
+
 TESTS = "tests: [{name: a, steps: [{turn: true}]}]\n"
 
 

@@ -9,10 +9,15 @@ from policyguard.compiler.load.scalars import parse_duration
 from policyguard.compiler.load.shape_hints import MAX_SHOWN_CHARS, display_name
 from policyguard.engines.yaml_tree import Node, ScalarNode
 from policyguard.model.diagnostic import quote_text
+from policyguard.model.effect import Effect
 
 _KEYS = {
     "action": ("effect",),
+    "allowed": ("no_match",),
+    "allows": ("no_match",),
     "arguments": ("when",),
+    "blocked": ("match",),
+    "blocks": ("match",),
     "comment": ("reason",),
     "condition": ("when",),
     "conditions": ("when",),
@@ -81,6 +86,10 @@ _HINTS = {
     "disabled": "remove the entry, or switch an inherited one off under `disable`",
     "enabled": "remove the entry, or switch an inherited one off under `disable`",
     "match": "write what it matches beside `effect`: `tools: […]`, `when: …`",
+    **dict.fromkeys(
+        ("event", "on", "trigger"),
+        "omit it: `rules` are asked before each call, and `result_rules` before each result",
+    ),
     "priority": "there are no priorities: the strongest effect of all entries that match wins",
     "selector": "write what it selects beside `effect`: `tools: […]`, `when: …`",
     "unit": "the key says the unit: `calls`, `tokens`, `cost` or `time`",
@@ -160,6 +169,7 @@ _TOP_HINTS = {
     "tools": "name tools in a rule or a budget: `rules: {name: {tools: […], when: …}}`",
 }
 """What to write instead of sections of other tools."""
+_NO_ALLOW = "calls are allowed unless refused: remove the entry, or exempt calls with `unless`"
 _RESULT_EFFECTS = ("redact", "truncate", "withhold")
 _PER_KEYS = {"tool": "call.tool", "server": "call.server", "class": "call.class"}
 _TIMES = {"second": "1s", "minute": "1m", "hour": "1h", "day": "1d", "week": "7d", "month": "30d"}
@@ -202,7 +212,22 @@ def explain_key(key: str, known: Collection[str], value: Node | None) -> str | N
         return _CALL_BUDGET
     if "repeat" in known and folded == "max":
         return f"name the kind of limit: `repeat: {{max{_show_value('max', value)}}}`"
+    if "effect" in known and (effect := _find_effect(folded)):
+        return _explain_effect(effect, known, value)
     return _HINTS.get(folded) if "effect" in known or "calls" in known else None
+
+
+def _find_effect(word: str) -> str | None:
+    return word if word in set(Effect) else find_value(word, "effect")
+
+
+def _explain_effect(effect: str, known: Collection[str], value: Node | None) -> str:
+    """Return what to write for an effect in the place of a key, whose value is often a message."""
+    if effect == Effect.ALLOW and "cases" in known:
+        return _NO_ALLOW
+    text = "message" in known and isinstance(value, ScalarNode) and isinstance(value.value, str)
+    message = _show_value("message", value) if text else ""
+    return f"write `effect: {effect}`" + (f" and `message{message}`" if message else "")
 
 
 def _explain_step_key(key: str, known: Collection[str], value: Node | None) -> str | None:
@@ -272,7 +297,7 @@ def explain_value(value: str, key: str, known: Collection[str]) -> str | None:
         return f"`{value}` is for results: move the entry to `result_rules`"
     kind = "effect" if "advise" in known else "mode" if "observe" in known else key
     if kind == "effect" and value == "allow":
-        return "calls are allowed unless refused: remove the entry, or exempt calls with `unless`"
+        return _NO_ALLOW
     meant = find_value(value, kind)
     return f"did you mean `{meant}`?" if meant in known else None
 

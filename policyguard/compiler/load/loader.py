@@ -27,6 +27,7 @@ from policyguard.model.diagnostic import Diagnostic, Span, did_you_mean, quote_t
 MAX_EXTENDS_DEPTH = 16
 """The longest chain of `extends`."""
 
+_EMPTY_HINT = "a policy begins with `policyguard: 1` and `name: …`; `policyguard init` writes one"
 _POLICY_KEY = re.compile(r"^[{\s]*[\"']?policyguard[\"']?\s*:", re.MULTILINE)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -191,10 +192,14 @@ class _Loader:
 
 
 def _parse(data: bytes, file: _FileRef) -> ParsedDocument:
-    return (parse if file.folder is None else _parse_pack_file)(data, file.display_name)
+    return (_parse_policy if file.folder is None else _parse_pack_file)(data, file.display_name)
 
 
-_parse_pack_file = lru_cache(maxsize=64)(parse)
+def _parse_policy(data: bytes, file: str) -> ParsedDocument:
+    return parse(data, file, empty_hint=_EMPTY_HINT)
+
+
+_parse_pack_file = lru_cache(maxsize=64)(_parse_policy)
 """Policies of one process mostly extend the same packs."""
 
 

@@ -12,6 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -418,6 +419,35 @@ def test_a_grant_to_a_scope_reaches_a_key_that_another_host_has_used_up(
         there.grant("b", 1, by="ann")
         assert here.check("step", {"order": "x"})
         assert not here.check("step", {"order": "x"})
+
+
+@pytest.mark.parametrize(
+    ("budget", "meta"),
+    [
+        ("{concurrent: 1, per: global}", {}),
+        ("{concurrent: 30, per: global}", {}),
+        ("{cost: 1.0, reserve: 0.6, per: global}", {"cost": 0.1}),
+    ],
+)
+def test_what_an_ended_call_held_is_free_at_once_for_another_host(
+    postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: str, meta: Any
+) -> None:
+    """And not when the host that held it asks again, or its lease is old."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    file, address = tmp_path / "policy.yaml", postgres.new_address()
+    file.write_text(f"policyguard: 1\nname: running\nbudgets: {{b: {budget}}}\n")
+    with Guard.load(file, store=address) as one, Guard.load(file, store=address) as two:
+        here, there = one.session("a", project="p"), two.session("b", project="p")
+        running = []
+        while decision := here.check("step", {"n": len(running)}):
+            running.append(decision)
+        assert not there.check("step", {"n": "while they run"})
+        for decision in running:
+            here.record(decision, result="x", meta=meta)
+        assert [there.check("step", {"n": f"{number} after"}).allowed for number in range(2)] == [
+            True,
+            len(running) > 1,
+        ]
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,6 @@ class Holders:
                 amount = min(amount, self.reserved[step.holder][step.key])
                 quota.reserve(-amount)
                 self.reserved[step.holder][step.key] -= amount
-                quotas.close([quota])  # else a host keeps it for its next call, for a while
             case "grant":
                 quotas.grant(quota.key, amount)
             case "reset":

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Protocol
 
 from policyguard.evaluator.budgets.usage import BudgetUsage
+from policyguard.store.errors import StoreError
 from policyguard.store.quota.protocol import QuotaKey, QuotaSpec
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -29,7 +31,10 @@ class LeaseSource(Protocol):
 
 
 class PostgresQuota:
-    """See `policyguard.store.quota.protocol.Quota`. `lease` is the id of its lease, 0 for none."""
+    """See `policyguard.store.quota.protocol.Quota`.
+
+    `lease` is the id of its lease, 0 for none; of what is `leased`, it keeps at most `spare` unused.
+    """
 
     def __init__(self, quotas: LeaseSource, key: QuotaKey, spec: QuotaSpec) -> None:
         self._quotas, self.key, self.spec = quotas, key, spec
@@ -37,7 +42,7 @@ class PostgresQuota:
         self.granted = 0
         self.keys_when_full = 0
         self.reserved = 0
-        self.lease, self.leased, self.until = 0, 0, 0.0
+        self.lease, self.leased, self.spare, self.until = 0, 0, 0, 0.0
         self.drawn: list[tuple[int, int | None]] = []
         self.drawn_amount = 0
         self.asked_at = 0.0
@@ -85,9 +90,12 @@ class PostgresQuota:
     def reserve(self, amount: int) -> None:
         with self._lock:
             self.reserved = max(0, self.reserved + amount)
-            if amount < 0 or self.drawn_amount + self.reserved <= self.leased:
-                return
-        self._quotas.renew([self])
+            unused = self.leased - self.drawn_amount - self.reserved
+        if amount > 0 > unused:
+            self._quotas.renew([self])
+        elif amount < 0 and unused > self.spare:
+            with suppress(StoreError):  # it is returned before the lease runs out
+                self._quotas.renew([self])
 
     def _draw(self, amount: int, at: int | None) -> None:
         self.drawn_amount += amount

@@ -26,6 +26,7 @@ class QuotaRow:
         self.others: list[int] = []
         self.has_own_lease = False
         self.granted = 0
+        self.spare = 0
         self._changed = False
 
     def read(self, *, lock: bool) -> None:
@@ -100,16 +101,16 @@ class QuotaRow:
     def take_lease(self, amount: int) -> tuple[int, int]:
         """Lease what is reserved and a part of what is free; return id and amount."""
         quota = self.quota
+        holders = len(self.others) + 1
+        leasable = self.spec.limit // _PARTS_OF_LIMIT - sum(self.others)
+        self.spare = max(0, min(self.free() // (2 * holders), leasable // 2))
         extra = 0
         if amount > 0:
             now = elapsed()
             pace = quota.drawn_amount / max(now - quota.asked_at, 1e-3) if quota.asked_at else 0.0
-            most = max(8 * amount, int(pace * self._term / 2))
-            holders = len(self.others) + 1
-            leasable = self.spec.limit // _PARTS_OF_LIMIT - sum(self.others)
-            extra = min(self.free() // (2 * holders), most, leasable // 2)
+            extra = min(self.spare, max(8 * amount, int(pace * self._term / 2)))
             extra -= extra % amount
-        leased = quota.reserved + max(0, extra)
+        leased = quota.reserved + extra
         self._changed |= leased > 0  # the key may have made room for another in this transaction
         self.save()
         if leased <= 0:

@@ -113,6 +113,7 @@ class PostgresQuotas:
         quota = row.quota
         quota.drop_lease()
         quota.lease, quota.leased = lease
+        quota.spare = row.spare
         quota.asked_at = asked_at
         quota.until = asked_at + self.term * (1 - _MARGIN)
         quota.granted = row.granted

@@ -317,6 +317,27 @@ def test_what_a_lease_reserves_is_limited_by_it_and_comes_back(postgres: Server)
     store.close()
 
 
+def test_a_draw_under_a_clock_that_is_ahead_forgets_no_other(postgres: Server) -> None:
+    address = postgres.new_address()
+    one, two = (PostgresStore(address, caps=CAPS, term=60) for _ in range(2))
+    spec = QuotaSpec(limit=10**9, within=20)
+    first, second = (store.quotas.open(KEY, spec) for store in (one, two))
+    charged = 1
+    assert one.quotas.try_charge_all([(first, 1)], 1)
+    while not first.leased:
+        assert one.quotas.try_charge_all([(first, 1)], 1)
+        charged += 1
+    assert first.try_charge(1, 1000)
+    one.quotas.refresh([first], 2)
+    assert first.usage.used_at(2, 20) == charged + 1
+    assert one.quotas.try_charge_all([(first, 10**8)], 3)
+    two.quotas.refresh([second], 3)
+    assert second.usage.used_at(3, 20) >= 10**8 + charged + 1
+    assert second.usage.used_at(22, 20) >= 10**8 + 1, "it counts from when it was seen"
+    for store in (one, two):
+        store.close()
+
+
 def lease_threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "policyguard-leases"}
 

@@ -87,6 +87,20 @@ class BudgetUsage(msgspec.Struct, eq=False):
             at = self.clamp_time(at)
         self.insert_charge(amount, at, within, max_charges)
 
+    def settle(
+        self,
+        amount: int,
+        charged_at: int | None,
+        now: int | None,
+        within: int | None,
+        max_charges: int,
+    ) -> None:
+        """Count what a lease covered at `charged_at`, by a clock that may be ahead of `now` (ns)."""
+        if within is None or charged_at is None or now is None or charged_at <= now or amount < 0:
+            self.insert_charge(amount, charged_at, within, max_charges)
+        else:
+            self.add_ahead(charged_at, now, amount, max_charges)
+
     def clamp_time(self, at: int) -> int:
         """Return `at`, or the time of the latest charge if that is later."""
         if self.ahead:

@@ -66,8 +66,13 @@ class QuotaRow:
             self._changed |= self.usage.redate(self._at, within, self.spec.max_charges)
 
     def _settle_own(self) -> None:
-        for amount, at in self.quota.drawn:
-            self._charge(amount, at)
+        self._changed |= bool(self.quota.drawn)
+        self.settle_drawn(self.usage)
+
+    def settle_drawn(self, usage: BudgetUsage) -> None:
+        """Count in `usage` what the holder has drawn from its lease."""
+        for amount, at in [*self.quota.drawn]:
+            usage.settle(amount, at, self._at, self.spec.within, self.spec.max_charges)
 
     def _charge(self, amount: int, at: int | None) -> None:
         if amount:

@@ -134,8 +134,8 @@ class PostgresQuotas:
                     row.read(lock=False)
                     row.has_key_room()
                 total = row.total()
-                for amount, drawn_at in [*quota.drawn] if row.has_own_lease else ():
-                    total.charge(amount, drawn_at, quota.spec.within, quota.spec.max_charges)
+                if row.has_own_lease:
+                    row.settle_drawn(total)
                 quota.usage = total
                 quota.granted = row.granted
 

@@ -75,10 +75,7 @@ class QuotaLease(msgspec.Struct):
         for number in range(self.settled_count, count):
             index = _log_index(number)
             at, amount = words[index], words[index + 1]
-            if now is not None and at > now and amount > 0:
-                usage.add_ahead(at, now, amount, spec.max_charges)
-            else:
-                usage.insert_charge(amount, at, spec.within, spec.max_charges)
+            usage.settle(amount, at, now, spec.within, spec.max_charges)
             self.settled_amount += amount
         changed = count != self.settled_count
         self.settled_count = count

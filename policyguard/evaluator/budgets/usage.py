@@ -95,7 +95,7 @@ class BudgetUsage(msgspec.Struct, eq=False):
         within: int | None,
         max_charges: int,
     ) -> None:
-        """Count what a lease covered at `charged_at`, by a clock that may be ahead of `now` (ns)."""
+        """Count what a lease covered at `charged_at`, which may be later than `now` (ns)."""
         if within is None or charged_at is None or now is None or charged_at <= now or amount < 0:
             self.insert_charge(amount, charged_at, within, max_charges)
         else:

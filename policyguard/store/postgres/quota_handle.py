@@ -33,7 +33,7 @@ class LeaseSource(Protocol):
 class PostgresQuota:
     """See `policyguard.store.quota.protocol.Quota`.
 
-    `lease` is the id of its lease, 0 for none; of what is `leased`, it keeps at most `spare` unused.
+    `lease` is the id of its lease, 0 for none; it keeps at most `spare` of it without a use.
     """
 
     def __init__(self, quotas: LeaseSource, key: QuotaKey, spec: QuotaSpec) -> None:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from reprlib import repr  # noqa: A004 - short, and for objects without a repr
 from typing import Any, SupportsFloat
 
-from policyguard.model.amounts import to_units
+from policyguard.model.amounts import MAX_AMOUNT, to_units
 from policyguard.model.decision import Decision
 from policyguard.model.text import escape_surrogates
 
@@ -207,10 +207,10 @@ def clock_time(clock: Callable[[], int]) -> int:
 
 
 def amount(name: str, value: object) -> float:
-    """Return an amount to count. `ValueError` unless it is finite and at least 0."""
+    """Return an amount to count. `ValueError` unless it is a number from 0 to `MAX_AMOUNT`."""
     found = number(name, value)
     if to_units(found) is None:
-        raise ValueError(f"`{name}` is {value!r:.40}, not a finite number of at least 0")
+        raise ValueError(f"`{name}` is {value!r:.40}, not a number from 0 to {MAX_AMOUNT:g}")
     return found
 
 

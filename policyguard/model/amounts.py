@@ -40,7 +40,7 @@ def format_duration(nanoseconds: int) -> str:
 
 
 def to_units(amount: Any) -> int | None:
-    """Convert an amount to units of 1e-9; None unless it is a finite number of at least 0."""
+    """Convert an amount to units of 1e-9; None unless it is from 0 to `MAX_AMOUNT`."""
     if amount.__class__ is bool or not isinstance(amount, (int, float)):
         return None
     return round(amount * SCALE) if 0 <= amount <= MAX_AMOUNT else None  # NaN is not

@@ -15,11 +15,12 @@ import msgspec
 from policyguard.evaluator.activation import Expression, Selects
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.distinct import VALUE_MARK, digest_values
+from policyguard.evaluator.budgets.texts import CORRECT, STOP, describe
 from policyguard.evaluator.budgets.usage import BudgetUsage, UsageLedger
 from policyguard.evaluator.exceptions import ExceptionSet
 from policyguard.evaluator.limits.escalation import Escalation
-from policyguard.evaluator.messages import MessageTemplate, quote_value
-from policyguard.model.amounts import SCALE, format_duration, to_units
+from policyguard.evaluator.messages import MessageTemplate
+from policyguard.model.amounts import MAX_AMOUNT, SCALE, to_units
 from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
 from policyguard.model.errors import ExpressionError
@@ -98,14 +99,14 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             suffix = self._key_suffix(attempt)
         except ExpressionError as error:
             text = f"the budget cannot be computed: {attempt.add_error(self.id, error)}"
-            return self._violation(attempt, None, 0, self.escalation.effect, text)
+            return self._violation(attempt, None, 0, self.escalation.effect, (text, CORRECT))
         found: Violation | None = None
         for owner, scope in self.owners(attempt.session, attempt.batch):
             key = scope + suffix
             usage = ledger.get(self.id, key)
             if usage is None and suffix and self._has_too_many_keys(ledger, owner):
                 text = "the budget has too many different keys"
-                return self._violation(attempt, None, 0, self.escalation.effect, text)
+                return self._violation(attempt, None, 0, self.escalation.effect, (text, STOP))
             granted = self._granted_amount(ledger, scope, suffix)
             if values is not None:
                 amount = SCALE * _count_new(values, usage, attempt.at, self.within)
@@ -245,7 +246,13 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         if effect < Effect.ASK and self.kind != "time" and not self.post_paid:
             used += amount  # the advice goes with this call's own result
         return self._violation(
-            attempt, used, limit, effect, retry_after=retry_after, exceeded=exceeded
+            attempt,
+            used,
+            limit,
+            effect,
+            retry_after=retry_after,
+            exceeded=exceeded,
+            amount=amount,
         )
 
     def _is_waived(self, attempt: Attempt) -> bool:
@@ -292,16 +299,17 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         used: int | None,
         limit: int,
         effect: Effect,
-        text: str = "",
+        texts: tuple[str, str] | None = None,
         retry_after: float | None = None,
         *,
         exceeded: bool = True,
+        amount: int = 0,
     ) -> Violation:
         shown_used = used / 1e9 if used is not None else None
         shown_limit = limit / 1e9
-        if not text:
-            text = self._describe(attempt.session, used or 0, limit, exceeded)
-        instead = _INSTEAD if exceeded else _WRAP_UP
+        text, instead = texts or describe(
+            self, attempt.session, used or 0, limit, exceeded=exceeded, amount=amount
+        )
         if self.message is not None or self.instead is not None:
             values = {
                 "call": attempt.template_call,
@@ -317,20 +325,6 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return Violation(
             self.id, effect, "budget", text, instead, shown_used, shown_limit, retry_after
         )
-
-    def _describe(self, session: SessionState, used: int, limit: int, exceeded: bool) -> str:
-        name = self.id.partition("/")[2]
-        if self.kind == "time":
-            what = "is over" if exceeded else "runs out"
-            shown = f"{format_duration(used)} of {format_duration(limit)}"
-            return f"the time of budget `{name}` {what}: {shown}"
-        counted = _COUNTED.get(self.kind, self.kind)
-        window = f" in {format_duration(self.within)}" if self.within is not None else ""
-        what = "is used up" if exceeded else "runs out"
-        unnamed = self.scope in ("agent", "user", "project") and not session.scope_keys[self.scope]
-        scope = f"of all sessions that name no {self.scope}" if unnamed else f"per {self.scope}"
-        shown = f"{quote_value(used / SCALE)} of {quote_value(limit / SCALE)}"
-        return f"budget `{name}` {what}: {shown} {counted}{window} {scope}"
 
     def settle(self, charge: Charge, attempt: Attempt, outcome: Outcome) -> Charge | None:
         """Return what a completed call charges beyond its charge at admission; None for nothing.
@@ -367,21 +361,11 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return _to_units((outcome.tokens if self.kind == "tokens" else outcome.cost) or 0)
 
 
-_COUNTED = {
-    "concurrent": "calls at once",
-    "sum": "in all",
-    "model_calls": "calls of the model",
-    "distinct": "different values",
-}
-_INSTEAD = "finish with what you have, or ask the user to raise it"
-_WRAP_UP = "wrap up now: use what remains for the most important steps"
-
-
 def _to_units(value: Any) -> int:
-    """Convert a finite number >= 0: a negative one would let a call refill a budget."""
+    """Convert an amount: a negative one would let a call refill a budget."""
     units = to_units(value)
     if units is None:
-        raise ExpressionError("the amount is not a finite number of at least 0")
+        raise ExpressionError(f"the amount is not a number from 0 to {MAX_AMOUNT:g}")
     return units
 
 

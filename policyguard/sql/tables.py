@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from policyguard.sql.errors import SqlError
-from policyguard.sql.parser import Expr, Table
+from policyguard.sql.parser import Column, Expr, Table
 
 _RECURSIVE = frozenset(("tsql", "fabric", "oracle", "teradata", "exasol"))
 """Dialects in which a definition of WITH may name itself without RECURSIVE."""
+_READ_BY_IN = frozenset(("", "clickhouse", "sqlite"))
+"""Dialects in which `x IN name` reads a table."""
 _TARGETS = frozenset(("insert", "update", "delete", "merge", "truncatetable", "drop", "alter"))
 
 
@@ -14,17 +18,27 @@ def find_tables(tree: Expr, dialect: str) -> list[str]:
     """Return the names in lower case, qualified as written; raise `SqlError` for one unknown."""
     names: dict[str, None] = {}
     for node in tree.walk(bfs=False):
+        if node.key == "tablefromrows" and node.this.key in ("literal", "parameter"):
+            raise SqlError("the name of a table is not known")
+        if node.key == "in" and dialect in _READ_BY_IN:
+            queried = node.args.get("field")
+            if isinstance(queried, Column):
+                names[_join(queried.parts)] = None
         if not isinstance(node, Table):
             continue
         parts = node.parts
         last = parts[-1] if parts else None
-        if last is None or last.key in ("placeholder", "parameter", "dynamicidentifier"):
+        if last is None or last.key in ("placeholder", "parameter"):
             raise SqlError("the name of a table is not known")
         if last.key not in ("identifier", "literal", "var"):
             continue  # a function that returns a table
         if not (len(parts) == 1 and _is_defined(node, dialect)):
-            names[".".join(part.name for part in parts).lower()] = None
+            names[_join(parts)] = None
     return list(names)
+
+
+def _join(parts: Sequence[Expr]) -> str:
+    return ".".join(part.name for part in parts).lower()
 
 
 def _is_defined(table: Expr, dialect: str) -> bool:

@@ -11,6 +11,7 @@ _RECURSIVE = frozenset(("tsql", "fabric", "oracle", "teradata", "exasol"))
 """Dialects in which a definition of WITH may name itself without RECURSIVE."""
 _READ_BY_IN = frozenset(("", "clickhouse", "sqlite"))
 """Dialects in which `x IN name` reads a table."""
+_UNKNOWN_NAME = "the name of a table is not known"
 _TARGETS = frozenset(("insert", "update", "delete", "merge", "truncatetable", "drop", "alter"))
 
 
@@ -18,23 +19,49 @@ def find_tables(tree: Expr, dialect: str) -> list[str]:
     """Return the names in lower case, qualified as written; raise `SqlError` for one unknown."""
     names: dict[str, None] = {}
     for node in tree.walk(bfs=False):
-        if node.key == "tablefromrows" and node.this.key in ("literal", "parameter"):
-            raise SqlError("the name of a table is not known")
-        if node.key == "in" and dialect in _READ_BY_IN:
-            queried = node.args.get("field")
-            if isinstance(queried, Column):
-                names[_join(queried.parts)] = None
         if not isinstance(node, Table):
+            if found := _find_other(node, dialect):
+                names[_join(found)] = None
             continue
         parts = node.parts
         last = parts[-1] if parts else None
         if last is None or last.key in ("placeholder", "parameter"):
-            raise SqlError("the name of a table is not known")
+            raise SqlError(_UNKNOWN_NAME)
+        if last.name.lower() == "only" and not last.args.get("quoted"):
+            raise SqlError(
+                "`ONLY` is read for some databases alone; name the dialect, as `sql('postgres')`"
+            )
         if last.key not in ("identifier", "literal", "var"):
             continue  # a function that returns a table
         if not (len(parts) == 1 and _is_defined(node, dialect)):
             names[_join(parts)] = None
     return list(names)
+
+
+def _find_other(node: Expr, dialect: str) -> Sequence[Expr]:
+    """Return the parts of a table's name where the parser sees none: in `x IN name`, `APPLY name`.
+
+    `TABLE(name)`, as an argument of a function, is another.
+    """
+    named: object = None
+    if node.key == "in" and dialect in _READ_BY_IN:
+        named = node.args.get("field")
+    elif node.key == "lateral":
+        named = node.this
+    elif node.key == "tablefromrows":
+        named = node.this
+        if node.this.key in ("literal", "parameter"):
+            raise SqlError(_UNKNOWN_NAME)
+    elif node.key == "anonymous" and node.name.upper() == "TABLE" and dialect != "oracle":
+        named = next(iter(node.expressions), None)
+    if not isinstance(named, Expr):
+        return ()
+    parts = [named]
+    if isinstance(named, Column):
+        parts = named.parts
+    elif named.key == "dot":
+        parts = list(named.flatten())
+    return parts if all(part.key == "identifier" for part in parts) else ()
 
 
 def _join(parts: Sequence[Expr]) -> str:

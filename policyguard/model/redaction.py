@@ -21,7 +21,7 @@ def redact_value(value: Any, redact: RedactText) -> Any:
         digits = str(value)  # as JSON would hold them
         redacted = redact(digits)
         return value if redacted is digits else redacted
-    if isinstance(value, (bytes, bytearray)):
+    if isinstance(value, (bytes, bytearray, memoryview)):
         text = bytes(value).decode("utf-8", "replace")
         redacted = redact(text)
         return value if redacted is text else redacted

@@ -123,7 +123,7 @@ def _to_plain(value: Any) -> Any:
     try:
         return msgspec.to_builtins(
             value if fields is None else fields,
-            builtin_types=(bytes, bytearray),
+            builtin_types=(bytes, bytearray, memoryview),
             enc_hook=_plain_object,
         )
     except RecursionError:

@@ -75,6 +75,7 @@ def test_structures_keep_their_type(session: Session) -> None:
     assert hand_on([[f"a {WORD} b"]]) == [["a [word] b"]]
     assert hand_on(WORD.encode()) == "[word]"
     assert hand_on({"raw": WORD.encode()}) == {"raw": "[word]"}
+    assert hand_on([(1, memoryview(WORD.encode()))]) == [[1, "[word]"]]
     assert hand_on(Model(word=WORD)) == Model(word="[word]")
     assert hand_on(Row(WORD)) == {"word": "[word]"}
     assert hand_on(None) is None

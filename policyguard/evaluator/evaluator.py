@@ -306,8 +306,8 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
                 if one.effect is not Effect.ASK
                 or not approvals.is_approved(fingerprint, requirements.get(one.id), at)
             ]
-        grants = state.grants.lift(found, attempt, requirements, self.patterns)
         found = approvals.refuse_denied(found, fingerprint, at)
+        grants = state.grants.lift(found, attempt, requirements, self.patterns)
         effect = max(found, key=strength_of).effect if found else Effect.ALLOW
         if effect < Effect.ASK:
             return Evaluation(

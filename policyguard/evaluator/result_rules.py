@@ -115,6 +115,11 @@ class ResultEdits(msgspec.Struct, frozen=True, eq=False):
     keep: int | None = None
     is_withheld: bool = False
 
+    @property
+    def leaves_some(self) -> bool:
+        """Whether they edit a result and leave a part of it."""
+        return not self.is_withheld and (self.redactor is not None or self.keep is not None)
+
     def edit(self, text: str) -> str:
         """Return what is left of a text."""
         if self.is_withheld or not text:
@@ -147,6 +152,7 @@ def evaluate_result_rules(
     rules: Sequence[CompiledResultRule],
     attempt: Attempt,
     texts: Sequence[str],
+    doubt: str,
     *,
     shown_chars: int,
     observe: bool,
@@ -154,9 +160,9 @@ def evaluate_result_rules(
 ) -> ResultEvaluation | None:
     """Ask each rule about a result; return None if none fires.
 
-    `texts` are all that the host may hand on; the longest that the model sees has `shown_chars`
-    characters. With `observe` nothing fires, and all of it is in `would`. A result that must not
-    halt the session is withheld.
+    `texts` are all that the host may hand on, or `doubt` says why they are not; the longest that
+    the model sees has `shown_chars` characters. With `observe` nothing fires, and all of it is in
+    `would`. A result that must not halt the session is withheld.
     """
     violations: list[ResultViolation] = []
     would: list[ResultViolation] = []
@@ -167,11 +173,11 @@ def evaluate_result_rules(
     for rule in rules:
         if rule.reads_time and attempt.at is None:
             continue
-        is_match, error = _covers(shared, rule, attempt, texts)
+        is_match, error = _covers(shared, rule, attempt, texts, doubt)
         if not is_match:
             continue
         effect = rule.effect
-        if effect == "truncate" and shown_chars <= rule.keep:
+        if effect == "truncate" and shown_chars <= rule.keep and not doubt:
             continue
         if effect == "halt" and (error or not may_halt):
             effect = "withhold"  # a rule on calls, too, blocks where it fails
@@ -196,13 +202,11 @@ def evaluate_result_rules(
 
 
 def withhold_all(evaluation: ResultEvaluation, error: str) -> ResultEvaluation:
-    """Return the evaluation of a result that cannot be redacted: all of it is withheld."""
+    """Return the evaluation of a result that cannot be edited: all of it is withheld."""
     edits = ResultEdits(is_withheld=True)
     violations = tuple(
-        replace(
-            violation, effect="withhold", text=_withheld_text(f"it cannot be redacted: {error}")
-        )
-        if violation.effect == "redact"
+        replace(violation, effect="withhold", text=_withheld_text(f"it cannot be edited: {error}"))
+        if violation.effect in ("redact", "truncate")
         else violation
         for violation in evaluation.violations
     )
@@ -255,18 +259,24 @@ def _redact_meta(meta: dict[str, Any], redact: Callable[[str], str]) -> dict[str
 
 
 def _covers(
-    shared: ResultRules, rule: CompiledResultRule, attempt: Attempt, texts: Sequence[str]
+    shared: ResultRules,
+    rule: CompiledResultRule,
+    attempt: Attempt,
+    texts: Sequence[str],
+    doubt: str,
 ) -> tuple[bool, str]:
     """Return whether a rule matches a result, and what kept it from being decided."""
     is_found, is_too_long = True, False
     if rule.finds:
         is_found = any(map(shared.select(rule.finds).occurs_in, texts))
         is_too_long = any(len(text) > shared.max_chars for text in texts)
-        if not (is_found or is_too_long):
+        if not (is_found or is_too_long or doubt):
             return False, ""
     is_match, error = rule.matches(attempt)
     if not error and is_too_long and (rule.effect == "redact" or not is_found):
         error = f"the result is longer than `bounds.result_chars` ({shared.max_chars:,})"
+    if doubt and (rule.effect in ("redact", "truncate") or not is_found):
+        error = error or doubt
     if is_match and error:
         error = attempt.add_error(rule.id, error)
     return is_match, error

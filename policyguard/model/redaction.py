@@ -21,7 +21,7 @@ def redact_value(value: Any, redact: RedactText) -> Any:
         digits = str(value)  # as JSON would hold them
         redacted = redact(digits)
         return value if redacted is digits else redacted
-    if isinstance(value, (bytes, bytearray)):
+    if isinstance(value, (bytes, bytearray, memoryview)):
         text = bytes(value).decode("utf-8", "replace")
         redacted = redact(text)
         return value if redacted is text else redacted
@@ -37,15 +37,17 @@ def redact_value(value: Any, redact: RedactText) -> Any:
 
 
 def redact_items(
-    value: dict[str, Any], redact: RedactText, redact_item: Callable[[Any], Any]
-) -> dict[str, Any]:
+    value: dict[Any, Any], redact: RedactText, redact_item: Callable[[Any], Any]
+) -> dict[Any, Any]:
     """Redact an object's values by one function, and its names, which stay distinct, by another."""
-    redacted: dict[str, Any] = {}
-    for name, item in value.items():
-        name = redact(name)
+    redacted: dict[Any, Any] = {}
+    for key, item in value.items():
+        text = key if isinstance(key, str) else str(key)
+        redacted_text = redact(text)
+        name = key if redacted_text is text else redacted_text
         if name in redacted:
             name = f"{name} {len(redacted) + 1}"
         while name in redacted:
-            name += "'"
+            name = f"{name}'"
         redacted[name] = redact_item(item)
     return redacted

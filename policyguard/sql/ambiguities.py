@@ -17,6 +17,8 @@ _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/|[^ \t\r\n]+", re.DOTALL)
 _LONE_RETURN = re.compile(r"\r(?!\n)")
 _DOLLAR_QUOTE = re.compile(r"\$\w*\$")
 _QUOTES = "'\""
+_ESCAPED_NAME = re.compile(r"(?:\A|[^\w$])U&\Z", re.IGNORECASE)
+"""What stands before the quote of a name with Unicode escapes, `U&"\\0061"`."""
 
 
 def refuse_ambiguous(text: str, tokens: Iterable[Token], dialect: str) -> None:
@@ -31,6 +33,7 @@ def refuse_ambiguous(text: str, tokens: Iterable[Token], dialect: str) -> None:
         raise SqlError("text has control characters")
     end = 0
     brackets = 0
+    previous = ""
     for token in tokens:
         _check_between(text[end : token.start], dialect, in_brackets=brackets > 0)
         end = token.end + 1
@@ -40,9 +43,18 @@ def refuse_ambiguous(text: str, tokens: Iterable[Token], dialect: str) -> None:
         quoted = source[-1:] in _QUOTES and len(source) > 1
         if not quoted and not source.isprintable() and not source.startswith("$"):
             raise SqlError("text has control characters")
+        before = text[max(0, token.start - 3) : token.start]
+        if source.startswith('"') and _ESCAPED_NAME.search(before):
+            raise SqlError("names with Unicode escapes are not read; write the name out")
         if not dialect:
             _check_quoted(source, in_brackets=brackets > 0)
+            if previous == "->>" and source.isidentifier():
+                raise SqlError(
+                    "a word behind `->>` begins a statement in some databases only; name the "
+                    "dialect, as `sql('postgres')`"
+                )
             brackets += (source == "[") - (source == "]")
+            previous = source
     _check_between(text[end:], dialect, in_brackets=brackets > 0)
     if not dialect and "$" in text and _DOLLAR_QUOTE.search(text):
         raise SqlError("`$$` quotes in some databases only; name the dialect, as `sql('postgres')`")

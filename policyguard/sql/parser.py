@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import cache
 
 import sqlglot
@@ -41,6 +41,8 @@ _CLOSING = frozenset((TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 _EXPLAINED = frozenset(
     ("SELECT", "WITH", "INSERT", "UPDATE", "DELETE", "MERGE", "REPLACE", "VALUES", "CREATE")
 ).union(("EXECUTE", "CALL", "DECLARE", "TRUNCATE", "ALTER", "DROP", "FROM", "COPY"))
+_SEPARATORS = {"snowflake": (TokenType.SEMICOLON, TokenType.DARROW)}
+"""What stands between statements, where not only `;` does: `->>` hands on a result."""
 _WORDS = frozenset((TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.DOT))
 
 
@@ -75,7 +77,7 @@ def parse(text: str, dialect: str) -> list[ParsedStatement]:
         tokens = _tokenizer_class(dialect)(dialect=language).tokenize(text)
         _check_bounds(tokens)
         refuse_ambiguous(text, tokens, dialect)
-        chunks = _split(tokens)
+        chunks = _split(tokens, _SEPARATORS.get(dialect, (TokenType.SEMICOLON,)))
         if len(chunks) > MAX_STATEMENTS:
             raise SqlError("text has too many statements")
         return [_parse_statement(chunk, text, language) for chunk in chunks]
@@ -107,10 +109,10 @@ def _check_bounds(tokens: Sequence[Token]) -> None:
             depth -= 1
 
 
-def _split(tokens: Sequence[Token]) -> list[list[Token]]:
+def _split(tokens: Sequence[Token], separators: Container[TokenType]) -> list[list[Token]]:
     chunks: list[list[Token]] = [[]]
     for token in tokens:
-        if token.token_type == TokenType.SEMICOLON:
+        if token.token_type in separators:
             chunks.append([])
         else:
             chunks[-1].append(token)

@@ -34,6 +34,7 @@ _STATEMENT_WORDS = frozenset(
 ).union(
     ("DENY", "EXEC", "EXECUTE", "CALL", "KILL", "SHUTDOWN", "BACKUP", "RESTORE", "DBCC"),
     ("DECLARE", "PRINT", "RECONFIGURE", "BULK", "COMMIT", "ROLLBACK", "RETURN", "GO"),
+    ("CHECKPOINT", "REVERT", "SETUSER"),
 )
 """Words that begin a statement where it needs no `;` before it, and are no aliases."""
 
@@ -94,6 +95,11 @@ def _check(tree: Expr) -> None:
     for node in tree.walk(bfs=False):
         if node.key in ("command", "block", "ifblock", "whileblock"):
             raise SqlError("a part of the statement is not known")
+        if node.key == "querytransform":
+            raise SqlError("what it runs is not known")
+        is_named = node.key == "anonymous" and node.name.upper() == "IDENTIFIER"
+        if is_named or node.key == "dynamicidentifier":
+            raise SqlError("a name is not known: `IDENTIFIER` makes it of a text")
         if node.key in ("alias", "tablealias"):
             name = node.args.get("alias" if node.key == "alias" else "this")
             if not isinstance(name, Expr) or name.args.get("quoted"):
@@ -170,16 +176,16 @@ def _is_limited(tree: Expr) -> bool:
 
 def _has_limit(tree: Expr) -> bool:
     limit = tree.args.get("limit")
-    if limit is None:
+    if limit is None or limit.expressions:  # LIMIT 1 BY x
         return False
     options = limit.args.get("limit_options")
     if options is not None and options.args.get("percent"):
         return False
     count = limit.args.get("count") or limit.args.get("expression")
-    # FETCH FIRST ROW ONLY has no count; LIMIT ALL and LIMIT NULL have one that is no number.
-    if count is None:
+    if count is None:  # FETCH FIRST ROW ONLY
         return bool(limit.key == "fetch")
-    return count.key not in ("column", "null", "star", "var")
+    # LIMIT ALL, NULL and, in some databases, -1 are no limits.
+    return count.unnest().key in ("literal", "parameter", "placeholder")
 
 
 def _find_calls(tree: Expr, text: str) -> Iterator[str]:

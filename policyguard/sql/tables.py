@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from policyguard.sql.errors import SqlError
-from policyguard.sql.parser import Expr, Table
+from policyguard.sql.parser import Column, Expr, Table
 
 _RECURSIVE = frozenset(("tsql", "fabric", "oracle", "teradata", "exasol"))
 """Dialects in which a definition of WITH may name itself without RECURSIVE."""
+_READ_BY_IN = frozenset(("", "clickhouse", "sqlite"))
+"""Dialects in which `x IN name` reads a table."""
+_UNKNOWN_NAME = "the name of a table is not known"
 _TARGETS = frozenset(("insert", "update", "delete", "merge", "truncatetable", "drop", "alter"))
 
 
@@ -15,16 +20,52 @@ def find_tables(tree: Expr, dialect: str) -> list[str]:
     names: dict[str, None] = {}
     for node in tree.walk(bfs=False):
         if not isinstance(node, Table):
+            if found := _find_other(node, dialect):
+                names[_join(found)] = None
             continue
         parts = node.parts
         last = parts[-1] if parts else None
-        if last is None or last.key in ("placeholder", "parameter", "dynamicidentifier"):
-            raise SqlError("the name of a table is not known")
+        if last is None or last.key in ("placeholder", "parameter"):
+            raise SqlError(_UNKNOWN_NAME)
+        if last.name.lower() == "only" and not last.args.get("quoted"):
+            raise SqlError(
+                "`ONLY` is read for some databases alone; name the dialect, as `sql('postgres')`"
+            )
         if last.key not in ("identifier", "literal", "var"):
             continue  # a function that returns a table
         if not (len(parts) == 1 and _is_defined(node, dialect)):
-            names[".".join(part.name for part in parts).lower()] = None
+            names[_join(parts)] = None
     return list(names)
+
+
+def _find_other(node: Expr, dialect: str) -> Sequence[Expr]:
+    """Return the parts of a table's name where the parser sees none: in `x IN name`, `APPLY name`.
+
+    `TABLE(name)`, as an argument of a function, is another.
+    """
+    named: object = None
+    if node.key == "in" and dialect in _READ_BY_IN:
+        named = node.args.get("field")
+    elif node.key == "lateral":
+        named = node.this
+    elif node.key == "tablefromrows":
+        named = node.this
+        if node.this.key in ("literal", "parameter"):
+            raise SqlError(_UNKNOWN_NAME)
+    elif node.key == "anonymous" and node.name.upper() == "TABLE" and dialect != "oracle":
+        named = next(iter(node.expressions), None)
+    if not isinstance(named, Expr):
+        return ()
+    parts = [named]
+    if isinstance(named, Column):
+        parts = named.parts
+    elif named.key == "dot":
+        parts = list(named.flatten())
+    return parts if all(part.key == "identifier" for part in parts) else ()
+
+
+def _join(parts: Sequence[Expr]) -> str:
+    return ".".join(part.name for part in parts).lower()
 
 
 def _is_defined(table: Expr, dialect: str) -> bool:

@@ -42,7 +42,8 @@ from policyguard.cel.functions.hosts import HostError, normalize_host
         ("http://0x.0", "0.0.0.0"),  # noqa: S104  # to be judged, not listened on
         ("http://[::1]:80/", "[::1]"),
         ("http://[0:0:0:0:0:0:0:1]", "[::1]"),
-        ("http://[::FFFF:127.0.0.1]", "[::ffff:7f00:1]"),
+        ("http://[::FFFF:127.0.0.1]", "127.0.0.1"),
+        ("http://[::ffff:a9fe:a9fe]", "169.254.169.254"),
     ],
 )
 def test_host(url: str, host: str) -> None:

@@ -78,7 +78,7 @@ def normalize_host(host: str) -> str:
     if len(host) > _MAX_HOST_LENGTH:
         raise HostError("the host is too long")
     if host.startswith("[") and host.endswith("]"):
-        return f"[{_ipv6(host[1:-1])}]"
+        return _ipv6(host[1:-1])
     labels = [_label(label, host) for label in _DOTS.split(host)]
     if len(labels) > 1 and not labels[-1]:
         labels.pop()
@@ -135,10 +135,8 @@ def _ipv6(text: str) -> str:
     except ValueError:
         raise HostError("not an IPv6 address") from None
     mapped = address.ipv4_mapped
-    if mapped is None:
-        return str(address)
-    # Python 3.13 writes these with dots, unlike earlier versions and browsers.
-    return f"::ffff:{int(mapped) >> 16:x}:{int(mapped) & 0xFFFF:x}"
+    # A client of a mapped address connects to the IPv4 address in it.
+    return f"[{address}]" if mapped is None else str(mapped)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
@@ -184,7 +182,7 @@ def _is_private_ipv6(address: ipaddress.IPv6Address) -> bool:
     if _in_private_network(address):
         return True
     teredo = address.teredo
-    embedded = [address.ipv4_mapped, address.sixtofour, *(teredo or ())]
+    embedded = [address.sixtofour, *(teredo or ())]
     if int(address) >> 32 in _TRANSLATION_PREFIXES or int(address) >> 32 & _ISATAP_MASK == 0x5EFE:
         embedded.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
     return any(_in_private_network(inner) for inner in embedded if inner is not None)

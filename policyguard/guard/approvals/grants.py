@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from math import inf
 from typing import TYPE_CHECKING, get_args
 
 from msgspec.structs import replace
@@ -47,6 +48,8 @@ def read_request(
         lasting = validate.timestamp("expires", expires) - (at if wall is None else wall)
     else:
         lasting = round(validate.duration("expires", expires) * 10**9)
+    if expires == inf:
+        raise ValueError("`expires` is infinite: say for how long to remember it")
     if lasting <= 0:
         raise ValueError(f"`expires` is {expires!r:.60}, which is not in the future")
     return GrantRequest(kind, where, min(at + lasting, _MAX_TIME))

@@ -20,6 +20,7 @@ from policyguard.evaluator.result_rules import (
     withhold_all,
 )
 from policyguard.guard.tools.edited_values import (
+    UnreadableResultError,
     count_structured,
     edit_value,
     list_texts,
@@ -174,21 +175,28 @@ def _edit(
     shown_chars = max(map(len, texts))
     if parsed is not None:
         shown_chars = max(shown_chars, count_structured(parsed))
-    if value is not None:
-        texts += list_texts(value)
-    if report.meta:
-        texts += list_texts(report.meta)
+    doubt = ""
+    try:
+        if value is not None:
+            texts += list_texts(value)
+        if report.meta:
+            texts += list_texts(report.meta)
+    except UnreadableResultError as error:
+        doubt = str(error)
     evaluation = evaluate_result_rules(
         shared,
         rules,
         attempt,
         texts,
+        doubt,
         shown_chars=shown_chars,
         observe=observe,
         may_halt=may_halt,
     )
     if evaluation is None:
         return EditedResult(outcome, value, None)
+    if doubt and evaluation.edits.leaves_some:
+        evaluation = withhold_all(evaluation, doubt)
     try:
         edited = _apply(evaluation, outcome, value)
     except ExpressionError as error:

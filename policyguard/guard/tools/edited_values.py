@@ -17,10 +17,15 @@ from policyguard.guard.tools.results import ToolResult, mcp_fields, parse_result
 from policyguard.model.redaction import redact_value
 
 
+class UnreadableResultError(Exception):
+    """A structure that can be searched neither part by part nor as a text."""
+
+
 def list_texts(value: Any) -> list[str]:
     """Return what is written in a structure: texts, names, numbers; of bytes what they spell.
 
     The texts of content blocks are also joined: what one does not show, several may.
+    `UnreadableResultError` for a structure that has no text.
     """
     plain = _to_plain(value)
     found: list[str] = []
@@ -32,7 +37,7 @@ def list_texts(value: Any) -> list[str]:
     try:
         redact_value(plain, note)
     except (RecursionError, ValueError):
-        found.append(result_text(value))
+        found.append(_whole_text(value))
     # One search is faster than many.
     return [_SEPARATOR.join(found), "".join(_block_texts(plain).values())]
 
@@ -118,11 +123,21 @@ def _to_plain(value: Any) -> Any:
     try:
         return msgspec.to_builtins(
             value if fields is None else fields,
-            builtin_types=(bytes, bytearray),
+            builtin_types=(bytes, bytearray, memoryview),
             enc_hook=_plain_object,
         )
+    except RecursionError:
+        return _whole_text(value)
     except Exception:  # noqa: BLE001 - a tool's object may raise anything
         return result_text(value)
+
+
+def _whole_text(value: Any) -> str:
+    """Return the text of a structure that cannot be read part by part."""
+    text = result_text(value)
+    if text == f"<{type(value).__name__}>":
+        raise UnreadableResultError("it nests too deeply, or a number in it is too long")
+    return text
 
 
 def _plain_object(value: Any) -> Any:

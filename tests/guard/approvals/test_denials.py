@@ -166,3 +166,26 @@ def test_only_a_call_that_asks_can_be_denied(policy: Path) -> None:
         session = guard.session("s")
         with pytest.raises(ValueError, match="does not wait for an answer"):
             session.deny(session.check("look"), by="ann")
+
+
+def test_a_no_holds_against_a_grant_until_the_turn_ends(policy: Path, clock: Clock) -> None:
+    with Guard.load(policy, clock=clock) as guard:
+        session = guard.session("s")
+        asked = session.check("step", {"n": 1}) and session.check("step", {"n": 2})
+        session.deny(asked, by="ann")
+        other = session.check("step", {"n": 3})
+        session.approve(other, by="bo", remember="tool", expires=3600)
+        assert session.check("step", {"n": 4}).grants
+        assert session.check("step", {"n": 2}).effect == "block"
+        session.turn()
+        assert session.check("step", {"n": 2}).grants
+
+
+def test_a_no_holds_against_a_grant_of_the_same_call(policy: Path, clock: Clock) -> None:
+    with Guard.load(policy, clock=clock) as guard:
+        session = guard.session("s")
+        asked = session.check("deploy", {})
+        session.approve(asked, by="ann", remember="tool", expires=3600)
+        session.deny(asked, by="ann")
+        assert session.check("deploy", {}).effect == "block"
+        assert session.check("deploy", {"to": "test"}).grants

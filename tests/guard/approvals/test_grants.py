@@ -392,7 +392,7 @@ def test_it_may_expire_at_a_time(policy: Path, clock: Clock) -> None:
     made = grant(session, "plain", {}, "tool", expires=at + timedelta(minutes=5))
     assert made.expires_at == clock.now + 300 * SECOND
     decision = ask(session, "other", {})
-    for wrong in (at - timedelta(seconds=1), 0, None):
+    for wrong in (at - timedelta(seconds=1), 0, float("inf"), None):
         with pytest.raises(ValueError, match="expires"):
             session.approve(decision, by="ann", remember="tool", expires=wrong)
     with pytest.raises(ValueError, match="pass `remember` too"):

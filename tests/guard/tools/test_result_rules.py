@@ -75,11 +75,43 @@ def test_structures_keep_their_type(session: Session) -> None:
     assert hand_on([[f"a {WORD} b"]]) == [["a [word] b"]]
     assert hand_on(WORD.encode()) == "[word]"
     assert hand_on({"raw": WORD.encode()}) == {"raw": "[word]"}
+    assert hand_on([(1, memoryview(WORD.encode()))]) == [[1, "[word]"]]
     assert hand_on(Model(word=WORD)) == Model(word="[word]")
     assert hand_on(Row(WORD)) == {"word": "[word]"}
     assert hand_on(None) is None
     untouched = {"a": [1, 2.5, "x"]}
     assert hand_on(untouched) is untouched
+
+
+def test_names_that_are_no_texts_are_searched_too(session: Session) -> None:
+    untouched = {1: "a", None: "b", (2, "c"): "d"}
+    assert record(session, "get", 1, result=untouched).result is untouched
+    recorded = record(session, "get", 2, result={(1, WORD): WORD, 7: "a"})
+    assert recorded.result == {"(1, '[word]')": "[word]", 7: "a"}
+
+
+def nested(depth: int) -> Any:
+    value: Any = {"x": WORD}
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "value", [nested(50_000), {"n": 10**5000, "x": WORD}], ids=["deep", "long"]
+)
+@pytest.mark.parametrize("tool", ["get", "fetch"])
+def test_what_cannot_be_read_is_withheld(session: Session, tool: str, value: Any) -> None:
+    recorded = record(session, tool, result=value)
+    assert recorded.result.startswith("The call has run; its result is withheld")
+    assert recorded.violations[0].effect == "withhold"
+    assert "it nests too deeply, or a number in it is too long" in recorded.violations[0].text
+
+
+def test_a_cycle_is_redacted_as_text(session: Session) -> None:
+    value: dict[str, Any] = {"x": WORD}
+    value["self"] = value
+    assert record(session, "get", result=value).result == "{'x': '[word]', 'self': {...}}"
 
 
 def test_numbers_are_searched_as_they_are_written(tmp_path: Path) -> None:

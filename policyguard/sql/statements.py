@@ -184,8 +184,10 @@ def _has_limit(tree: Expr) -> bool:
     count = limit.args.get("count") or limit.args.get("expression")
     if count is None:  # FETCH FIRST ROW ONLY
         return bool(limit.key == "fetch")
+    count = count.unnest()
+    value = count.this if count.key == "cast" else count
     # LIMIT ALL, NULL and, in some databases, -1 are no limits.
-    return count.unnest().key in ("literal", "parameter", "placeholder")
+    return isinstance(value, Expr) and value.key in ("literal", "parameter", "placeholder")
 
 
 def _find_calls(tree: Expr, text: str) -> Iterator[str]:

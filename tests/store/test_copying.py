@@ -20,7 +20,7 @@ from policyguard.store.copying import StoreContent, copy_store, open_transfer, r
 from policyguard.store.errors import StoreError
 from policyguard.store.opening import open_named_store
 from policyguard.store.paths import find_journal_folder
-from policyguard.store.protocol import BudgetReset, RevocableRecord
+from policyguard.store.protocol import Anchor, BudgetReset, Caps, RevocableRecord, Store
 from policyguard.store.quota.protocol import QuotaKey, QuotaSpec
 from policyguard.store.quota.stored_usage import decode_usage, encode_usage
 from policyguard.store.sqlite import schema
@@ -333,6 +333,57 @@ def test_a_target_that_holds_something_is_refused(tmp_path: Path, policy: str, o
     assert code == 2
     assert "holds something already" in output
     assert _content(other) == before
+
+
+def _put_piece(store: Store, piece: str) -> None:
+    match piece:
+        case "anchors":
+            store.anchors.put(Anchor(session="s", chain="c", count=1, hash="h", size=1))
+        case "notes":
+            store.anchors.add_note(BudgetReset(budget="b", key="p", used=3, by="ann", at=1))
+        case "constraints" | "grants" | "marks":
+            record = RevocableRecord(
+                id="a", scope="s", key="k", state="active", updated_at=1, payload=b"\x90"
+            )
+            assert getattr(store, piece).put(record)
+        case "evidence":
+            store.evidence.put("scope", "key", b"\x90")
+        case "usage":
+            store.quotas.grant(QuotaKey("b", "p", "p"), 1)
+
+
+@pytest.mark.parametrize(
+    "piece", ["anchors", "notes", "constraints", "grants", "marks", "evidence", "usage"]
+)
+def test_a_target_with_one_piece_of_anything_is_refused(
+    tmp_path: Path, policy: str, other: str, piece: str
+) -> None:
+    store = str(tmp_path / "store.db")
+    _fill(policy, store)
+    opened = open_named_store(other, caps=None)
+    _put_piece(opened, piece)
+    opened.close()
+    before = _content(other)
+    code, output = _run("store", "copy", store, other)
+    assert (code, "holds something already" in output) == (2, True)
+    assert _content(other) == before
+
+
+def test_notes_and_the_number_of_evicted_anchors_are_copied(tmp_path: Path, other: str) -> None:
+    store = str(tmp_path / "store.db")
+    opened = open_named_store(store, caps=Caps(constraints=1, grants=1, evidence=1, anchors=2))
+    for number in range(5):
+        session = f"s{number}"
+        opened.anchors.put(Anchor(session=session, chain="c", count=1, hash="h", size=1))
+        opened.anchors.add_note(BudgetReset(budget="b", key="p", used=3, by="ann", at=number))
+    opened.close()
+    before = _content(store)
+    assert (before.evicted_anchors, [note.at for note in before.notes]) == (3, [3, 4])
+    back = str(tmp_path / "back" / "store.db")
+    for source, target in ((store, other), (other, back)):
+        code, output = _run("store", "copy", source, target)
+        assert code == 0, output
+        assert _content(target) == before
 
 
 def test_a_copy_that_is_killed_leaves_nothing(

@@ -38,6 +38,15 @@ def test_cached_data_is_returned_and_private(folder: Path) -> None:
     assert files.get(NAME) == b""
 
 
+def test_no_file_is_larger_than_it_may_be(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MAX_FILE_BYTES", 100)
+    files = FileCache(folder)
+    for size, is_kept in ((68, True), (69, False)):
+        files.put(NAME, b"x" * size)
+        assert (files.get(NAME) == b"x" * size) is is_kept
+    assert (folder / NAME).stat().st_size == 100
+
+
 @settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_damage_is_noticed(folder: Path, data: st.DataObject) -> None:

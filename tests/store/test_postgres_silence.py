@@ -17,6 +17,9 @@ __all__ = ["postgres"]
 
 pytest.importorskip("psycopg", reason="psycopg is not installed")
 
+import psycopg
+
+from policyguard.store.postgres.connection import Attempt, Connection
 from policyguard.store.postgres.store import PostgresStore
 
 POLICY = """
@@ -51,6 +54,43 @@ def test_a_first_connection_is_waited_for(postgres: Server, proxy: DroppingProxy
     store = PostgresStore(address, caps=None)
     assert not [*store.anchors.all()]
     store.close()
+
+
+@pytest.mark.parametrize("closes_store", [False, True])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_an_attempt_that_is_given_up_leaves_no_connection(
+    postgres: Server, is_late: bool, closes_store: bool
+) -> None:
+    address = postgres.new_address()
+    made: list[Connection] = []
+    may_connect, done = threading.Event(), threading.Event()
+
+    def connect() -> Connection:
+        assert may_connect.wait(20)
+        made.append(Connection.connect(address))
+        done.set()
+        return made[0]
+
+    store = PostgresStore(address, caps=None)
+    if not is_late:
+        may_connect.set()
+    attempt = Attempt(connect)
+    assert attempt.is_pending is is_late
+    if closes_store:
+        store._database._attempt = attempt
+    else:
+        attempt.abandon()
+    store.close()
+    may_connect.set()
+    assert done.wait(20)
+    assert attempt._ended.wait(20)
+    assert made[0].closed
+    with psycopg.connect(address) as connection:
+        deadline = time.monotonic() + 20
+        others = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> %s"
+        while connection.execute(others, (connection.info.backend_pid,)).fetchall():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 @pytest.mark.slow

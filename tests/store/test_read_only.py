@@ -18,7 +18,8 @@ import pytest
 from policyguard import Guard
 from policyguard.store.errors import StoreError
 from policyguard.store.protocol import Anchor, Caps
-from policyguard.store.sqlite import log_files, snapshot
+from policyguard.store.sqlite import log_files, schema, snapshot
+from policyguard.store.sqlite.database import Database
 from policyguard.store.sqlite.store import SqliteStore
 
 CAPS = Caps(constraints=100, grants=100, evidence=100, anchors=100)
@@ -240,3 +241,22 @@ def test_a_file_that_appears_meanwhile_is_not_read_only(
 
     monkeypatch.setattr(log_files, "is_writable", is_writable)
     log_files.require_writable(tmp_path / "store.db")
+
+
+def test_a_store_that_is_locked_is_said_to_be_and_not_copied(tmp_path: Path) -> None:
+    file = tmp_path / "store.db"
+    store = SqliteStore(file, caps=CAPS)
+    store.anchors.put(Anchor(session="a", chain="c", count=1, hash="h", size=1))
+    store.close()
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN IMMEDIATE")
+        reader = Database(
+            file,
+            application_id=schema.APPLICATION_ID,
+            migrations=schema.MIGRATIONS,
+            timeout=0.05,
+            read_only=True,
+        )
+        with pytest.raises(StoreError, match="lock"):
+            reader.execute("SELECT * FROM anchors")

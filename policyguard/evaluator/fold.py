@@ -129,6 +129,8 @@ def start_session(
         state.sessions[event.session] = session
         if parent is not None:
             parent.cel_session["children"] += 1
+            if event.session in parent.counted_children:
+                session.count_aside()
     return session
 
 

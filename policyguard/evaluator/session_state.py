@@ -42,7 +42,9 @@ class SessionState:
     that have a refused call, if that matters. `marks` are those of all sessions (None: the policy
     has none), `mark_scopes` where to find this one's.
     `confirmed_constraints` has, by constraint, the completion that last taught it;
-    `search_progress` is the learning side's own.
+    `search_progress` is the learning side's own. `counted_children` are sub-agents that are closed:
+    what they did counts here already, so one that is rebuilt has `trackers_aside`, not those of the
+    tree, until it is open again.
 
     A session is `on_fast_path` while nothing refused, banned, halted or approved can concern its
     calls, which is nearly always. `plans_by_tool` holds the plans of tools whose calls are all of
@@ -61,6 +63,7 @@ class SessionState:
         "batch_usage_keys",
         "cel_session",
         "confirmed_constraints",
+        "counted_children",
         "given_up",
         "halt_entry",
         "has_forgotten_calls",
@@ -88,6 +91,7 @@ class SessionState:
         "timed_out",
         "tolerant_calls",
         "trackers",
+        "trackers_aside",
         "turn",
         "turn_started_at",
         "turn_trackers",
@@ -122,6 +126,8 @@ class SessionState:
         self.open_streaks: dict[str, bool] = {}
         self.trackers: dict[str, Any] = {}
         self.turn_trackers: dict[str, Any] = {}
+        self.trackers_aside: dict[str, Any] | None = None
+        self.counted_children: dict[str, None] = {}
         self.in_flight: dict[str, Attempt] = {}
         self.timed_out: dict[str, Attempt] = {}
         self.given_up: dict[str, Attempt] = {}
@@ -307,9 +313,11 @@ class SessionState:
 
     def get_tracker(self, limit: LimitChecker | RefusalsChecker) -> Any:
         """Return a limit's tracker in this session, turn or tree, new where there is none."""
-        if limit.counts_tree and self.parent is not None:
-            return self.parent.get_tracker(limit)
         trackers = self.turn_trackers if limit.per_turn else self.trackers
+        if limit.counts_tree and self.parent is not None:
+            if self.trackers_aside is None:
+                return self.parent.get_tracker(limit)
+            trackers = self.trackers_aside
         id_ = limit.tracker_id
         tracker = trackers.get(id_)
         if tracker is None:
@@ -317,6 +325,49 @@ class SessionState:
         elif id_ != limit.id:
             limit.share(tracker)
         return tracker
+
+    def note_counted(self, child: str) -> None:
+        """Note that what a sub-agent has done counts here; while it is rebuilt, it must not again.
+
+        That is known of `max_entries` sub-agents.
+        """
+        if len(self.counted_children) >= self.bans.max_bans:
+            del self.counted_children[next(iter(self.counted_children))]
+        self.counted_children[child] = None
+
+    def count_aside(self) -> None:
+        """Leave the ancestors alone until `join_tree`: they do not, or no more, count this."""
+        if self.parent is not None:
+            self.trackers_aside = {}
+
+    def join_tree(self) -> None:
+        """Count for the ancestors from now on, after a rebuild that they have nothing of."""
+        if self.trackers_aside is None or self.parent is None:
+            return
+        self.parent.counted_children.pop(self.id, None)
+        self.trackers_aside = None
+        for bound in self._bound_plans.values():
+            for limit in bound.plan.limits:
+                if limit.counts_tree:
+                    self.active_limits.pop(limit.id, None)
+                    self.open_streaks.pop(limit.id, None)
+        self._bound_plans.clear()
+        self.plans_by_tool.clear()
+        for attempts in (self.in_flight, self.timed_out, self.given_up, self.reduced):
+            for attempt in attempts.values():
+                attempt.bound_plan = self._rebind(attempt.bound_plan)
+
+    def _rebind(self, bound: BoundPlan) -> BoundPlan:
+        """Bind a plan to the trackers of the tree; its others may be of an earlier turn."""
+        refusals = bound.plan.refusals
+        streak = bound.refusal_streak
+        if refusals is not None and refusals.counts_tree:
+            streak = self.get_tracker(refusals)
+        limits = tuple(
+            (limit, self.get_tracker(limit) if limit.counts_tree else tracker)
+            for limit, tracker in bound.limits
+        )
+        return BoundPlan(bound.plan, limits, streak, has_parent=True)
 
     def ancestors(self) -> Iterator[SessionState]:
         """Yield the parent, its parent, and so on."""

@@ -166,7 +166,7 @@ def complete(evaluator: Evaluator, state: EvaluatorState, result: CallResult) ->
             attempt.hints or plan.cached_answer is not False or attempt.state_changing is not None
         ) and plan.is_state_changing(attempt):
             state_changes.record(attempt.likeness, at)
-            for ancestor in session.ancestors():
+            for ancestor in session.ancestors() if session.trackers_aside is None else ():
                 ancestor.state_changes.record(f"{session.id}\x1f{attempt.likeness}", at)
     elif not outcome.ok:
         session.cel_session["failures"] += 1

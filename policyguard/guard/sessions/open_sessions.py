@@ -156,6 +156,9 @@ class OpenSessions:
         session = self._sessions.pop(id_, None)
         if session is not None:
             self._remember_number(id_, session._pipeline.last_number)
+            parent = session._state.parent
+            if parent is not None:
+                parent.note_counted(id_)
         self.unlock(id_)
 
     def _remember_number(self, id_: str, number: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -179,6 +179,7 @@ def _add_session(
     state = start_session_state(
         guard._evaluator, guard._state.evaluator_state, event, isolated=isolated
     )
+    state.join_tree()
     guard._open_sessions.make_room(None if isolated else state.parent)
     session = Session(guard, state, first_number)
     steady_clock = _find_steady_clock(guard, "" if state.parent is None else state.parent.id)
@@ -276,16 +277,24 @@ def _rebuild(guard: Guard, session: str) -> int:
     altered, `ClosedError` if the guard is closed meanwhile.
     """
     journal = guard._journal
-    last_number = 0
+    last_number, lives_over = 0, 0
+    current: _Life | None = None
     for batch in _read_batches(journal.read_events(session)) if journal is not None else ():
-        if isinstance(batch[0], SessionStarted):
-            _resume_parent(guard, batch[0])
+        is_over = False
+        if isinstance(batch[0], SessionStarted) and batch[0].parent:
+            current = current or _find_life(guard, session)
+            is_over = lives_over < current.earlier
+            if not (is_over or _is_held(guard, batch[0].parent)):
+                reopen_session(guard, batch[0].parent)
         with guard._lock:
             _require_open(guard)
             for event in batch:
                 if isinstance(event, (Admitted, Refused)):
                     last_number = max(last_number + 1, parse_call_number(event.call))
                 guard._state.rebuild(event)
+                lives_over += isinstance(event, SessionEnded)
+                if is_over and isinstance(event, SessionStarted):  # its parent may live again
+                    guard._state.evaluator_state.sessions[session].count_aside()
     if last_number and guard._shared_budgets is not None:
         with guard._lock:
             guard._shared_budgets.invalidate()
@@ -302,13 +311,6 @@ def _read_batches(events: Iterator[Event]) -> Iterator[list[Event]]:
         batch.append(event)
     if batch:
         yield batch
-
-
-def _resume_parent(guard: Guard, started: SessionStarted) -> None:
-    """Resume the parent of a session, unless an earlier life of the session began so."""
-    parent = started.parent
-    if parent and not _is_held(guard, parent) and started == _find_started(guard, started.session):
-        reopen_session(guard, parent)
 
 
 def _is_held(guard: Guard, session: str) -> bool:
@@ -339,19 +341,27 @@ def resume_session(guard: Guard, session: SessionLifetime) -> Session | None:
 
 def reopen_session(guard: Guard, session: str) -> bool:
     """Resume a session from its journal. Returns whether it has one whose run is not over."""
-    started = _find_started(guard, session)
+    started = _find_life(guard, session).started
     if started is not None:
         start_session(guard, started)
     return started is not None
 
 
-def _find_started(guard: Guard, session: str) -> SessionStarted | None:
-    """Return the start of a session's current life in its journal; None if there is none."""
+class _Life(NamedTuple):
+    """The current life of a session: its start, None if there is none, and how many it had."""
+
+    started: SessionStarted | None
+    earlier: int
+
+
+def _find_life(guard: Guard, session: str) -> _Life:
+    """Return a session's current life, by its journal."""
     started: SessionStarted | None = None
+    earlier = 0
     journal = guard._journal
     for event in journal.read_events(session) if journal is not None else ():
         if isinstance(event, SessionStarted):
             started = event
         elif isinstance(event, SessionEnded):
-            started = None
-    return started
+            started, earlier = None, earlier + 1
+    return _Life(started, earlier)

@@ -198,3 +198,110 @@ def test_failures_of_sub_agents_count_for_their_parent(tmp_path: Path, setting: 
         assert call(session, error)
     assert all(call(session, "e") for session in (one, two))
     assert not call(root, None)
+
+
+TREE_LIMITS = {
+    "failures": "failures: {max: 3, same: call, count: tree}",
+    "repeats": "repeat: {max: 3, window: all, same: call, count: tree}",
+}
+
+
+@pytest.mark.parametrize("store", [False, True])
+@pytest.mark.parametrize("limit", ["failures", "repeats"])
+@pytest.mark.parametrize("reopened", [0, 1, 4])
+def test_a_sub_agent_that_is_reopened_counts_once_for_its_parent(
+    tmp_path: Path, limit: str, reopened: int, store: bool
+) -> None:
+    guard = load(tmp_path, f"limits: {{default: {{{TREE_LIMITS[limit]}}}}}\n", store=store)
+    root = guard.session("root")
+
+    def call(session: Session) -> bool:
+        decision = session.check("read", {"path": "a"})
+        if decision.allowed:
+            session.record(decision, error="lost")
+        return decision.allowed
+
+    child = guard.session("child", parent=root)
+    assert call(child)
+    for _ in range(reopened):
+        child.close()
+        child = guard.session("child", parent=root)
+    assert [call(one) for one in (root, child, root, child)] == [True, True, False, False]
+
+
+def test_a_call_that_was_in_flight_counts_for_the_parent_when_it_ends(tmp_path: Path) -> None:
+    guard = load(tmp_path, f"limits: {{default: {{{TREE_LIMITS['failures']}}}}}\n", store=True)
+    root = guard.session("root")
+    with guard.session("child", parent=root) as child:
+        started = [child.check("read", {"path": "a"}).id for _ in range(2)]
+    with guard.session("child", parent=root) as child:
+        for id_ in started:
+            child.record(id_, error="lost")
+    root.record(root.check("read", {"path": "a"}), error="lost")
+    assert not root.check("read", {"path": "a"})
+
+
+def test_what_a_sub_agent_changed_is_no_news_when_it_is_reopened(tmp_path: Path) -> None:
+    policy = (
+        "classify: {state_changing: [edit], classes: [{class: edit, tools: [edit]}]}\n"
+        "limits: {default: {repeat: {max: 3, same: call_and_result}}}\n"
+    )
+    guard = load(tmp_path, policy, store=True)
+    root = guard.session("root")
+    with guard.session("child", parent=root) as child:
+        child.record(child.check("edit"), result="done")
+    allowed = 0
+    while decision := root.check("read"):
+        root.record(decision, result="same")
+        with guard.session("child", parent=root):
+            allowed += 1
+        assert allowed < 9
+    assert allowed == 3
+
+
+def test_an_ended_sub_agent_begins_anew(tmp_path: Path) -> None:
+    guard = load(tmp_path, f"limits: {{default: {{{TREE_LIMITS['failures']}}}}}\n", store=True)
+    root = guard.session("root")
+    for allowed in (True, True, True, False):
+        with guard.session("child", parent=root) as child:
+            pass
+        child = guard.session("child", parent=root)
+        decision = child.check("read")
+        assert decision.allowed is allowed
+        if decision:
+            child.record(decision, error="lost")
+        child.end()
+
+
+@pytest.mark.parametrize("ends_child", [False, True])
+@pytest.mark.parametrize("root", ["root", "root {}"])
+def test_earlier_runs_of_a_sub_agent_do_not_count_for_a_new_parent(
+    tmp_path: Path, root: str, ends_child: bool
+) -> None:
+    """Though it has the same id in each, and perhaps so has the parent."""
+    policy = f"limits: {{default: {{{TREE_LIMITS['failures']}}}}}\n"
+    for run in range(5):
+        guard = load(tmp_path, policy, store=True)
+        parent = guard.session(root.format(run))
+        child = guard.session("child", parent=parent)
+        for session in (child, parent):
+            decision = session.check("read", {"path": "a"})
+            assert decision.allowed, run
+            session.record(decision, error="lost")
+        if ends_child:
+            child.end()
+        parent.end()
+        guard.close()
+
+
+def test_what_a_sub_agent_did_counts_for_a_parent_that_was_resumed_without_it(
+    tmp_path: Path,
+) -> None:
+    policy = f"limits: {{default: {{{TREE_LIMITS['failures']}}}}}\n"
+    for allowed in (True, True, True, False):
+        with load(tmp_path, policy, store=True) as guard:
+            child = guard.session("child", parent=guard.session("root"))
+            decision = child.check("read", {"path": "a"})
+            assert decision.allowed is allowed
+            if decision:
+                child.record(decision, error="lost")

@@ -212,7 +212,9 @@ def _whitespace_hint(problem: ValidationProblem) -> str | None:
         return f"globs contain no white space: write `{meant}`"
     command = command_hint(text.strip(), problem.path)
     more = f"; {command}" if command else ""
-    return f"globs contain no white space: write `{meant}`, where `?` matches any one character{more}"
+    return (
+        f"globs contain no white space: write `{meant}`, where `?` matches any one character{more}"
+    )
 
 
 def _describe_dependent(problem: ValidationProblem) -> Message:

@@ -121,6 +121,5 @@ def _require_question(decision: Decision, session: str) -> None:
     if decision.session != session or decision.allowed:
         raise ValueError(f"call `{decision.id}` of this session does not need an approval")
     if decision.effect is not Effect.ASK:
-        raise ValueError(
-            f"call `{decision.id}` is refused ({decision.effect}), and an approval waives *ask* only"
-        )
+        refused = f"call `{decision.id}` is refused ({decision.effect})"
+        raise ValueError(f"{refused}, and an approval waives *ask* only")

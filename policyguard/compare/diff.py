@@ -233,7 +233,8 @@ def _limit_direction(id_: str, before: _PolicySide, after: _PolicySide) -> Direc
     if kind == "polling" and any(side.has_limit("repeat", "cycle") for side in (before, after)):
         return ""  # `polling` replaces them
     if old is not None and new is not None:
-        if _is_limit_list(id_, old) != _is_limit_list(id_, new):
+        is_off = "none" in (old.fields.get(()), new.fields.get(()))
+        if _is_limit_list(id_, old) != _is_limit_list(id_, new) and not is_off:
             return ""
         return strictness.limit_direction(id_, old.fields, new.fields)
     if new is not None:

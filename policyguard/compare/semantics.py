@@ -150,7 +150,7 @@ def _read_entries(
     policy: Policy, merged: MergedPolicy, trees: Iterable[Expr]
 ) -> Iterator[tuple[str, EntrySemantics]]:
     for key in ("mode", "on_internal_error", "locked", "batch"):
-        yield key, EntrySemantics((key,), {(): getattr(policy, key)})
+        yield key, EntrySemantics((key,), {(): _typed_scalar(getattr(policy, key))})
     for name, param in policy.params.items():
         entry = _read_entry(("params", name), msgspec.structs.replace(param, value=""))
         del entry.fields["value",]

@@ -65,6 +65,9 @@ _SCALES: dict[str, tuple[Any, ...]] = {
 _RESULT_EFFECTS = (("advise", "redact", "withhold"), ("advise", "truncate", "withhold"))
 """Effects on results in order: what is redacted is not cut, and a halt may show all of it."""
 _SELECTORS = SELECTOR_KEYS - {"when"}
+_MATCHES_ALL = "*"
+_GLOB_SELECTORS = frozenset({"tools", "servers", "agents"})
+"""Selectors by which `["*"]` selects every call, as none does."""
 _CONDITIONS = frozenset({"when", "unless"})
 _REFUSING_SECTIONS = frozenset({"rules", "budgets", "result_rules"})
 _COMPARABLE_SECTIONS = frozenset(
@@ -151,7 +154,9 @@ def key_direction(id_: str, field: FieldPath, before: Any, after: Any) -> Direct
         )
         return _OPPOSITE[direction]
     if section in (*_REFUSING_SECTIONS, "pins") and name in _SELECTORS:
-        return _selector_direction(before, after)
+        if name in _GLOB_SELECTORS:
+            before, after = _drop_if_all(before), _drop_if_all(after)
+        return _selector_direction(before, after) if before != after else ""
     if section in _REFUSING_SECTIONS and name in _CONDITIONS:
         return _condition_direction(before, after)
     if field == ("per", "scope"):
@@ -286,6 +291,13 @@ def _selector_direction(old: Any, new: Any) -> Direction:
     if not isinstance(old, frozenset) or not isinstance(new, frozenset):
         return ""
     return "tighter" if new > old else "looser" if new < old else ""
+
+
+def _drop_if_all(selector: Any) -> Any:
+    """Return None for a selector of everything."""
+    is_listed = isinstance(selector, SelectedItems) and not selector.outside
+    items = selector.items if is_listed else selector
+    return None if isinstance(items, frozenset) and _MATCHES_ALL in items else selector
 
 
 def _condition_direction(old: Any, new: Any) -> Direction:

@@ -152,6 +152,12 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     connects: Literal["operands", "first", "remotes"] | None = None
     """Which operands are hosts: all, the first, or those like `user@host:path`. URLs are found
     anyway."""
+    offline: tuple[str, ...] = ()
+    """Subcommands that connect to no host, where it connects to `remotes`: what looks like one
+    there is something else, as `HEAD:file` of git `show`."""
+    refspecs: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    """By subcommand, the options with which only its first operand may be a host, as of git `push
+    -u origin HEAD:main`."""
     scheme: str = "http"
     """The scheme of a host that stands without one."""
     saves: bool = False

@@ -283,12 +283,23 @@ def _find_own_urls(arguments: Arguments, program: Program) -> Iterator[str]:
                 host = _HOST.match(word)
                 yield f"{program.scheme}://{host[1] if host else word}"
     elif program.connects == "remotes":
-        for word in arguments.operands:
+        for word in _find_possible_remotes(arguments, program):
             remote = None if _URL.search(word) else _REMOTE.match(word)
             if remote is not None:
                 yield f"{program.scheme}://{remote[1]}"
             elif not word.strip(MANY + ANY):
                 yield word
+
+
+def _find_possible_remotes(arguments: Arguments, program: Program) -> Sequence[str]:
+    operands = arguments.operands
+    if not operands or operands[0] in program.offline:
+        return ()
+    flags = program.refspecs.get(operands[0])
+    options = arguments.options[arguments.options_before[0] :]
+    if flags is None or arguments.has_more or any(option.text not in flags for option in options):
+        return operands
+    return operands[1:2]
 
 
 def _cut(url: str) -> str:

@@ -203,6 +203,20 @@ def test_what_is_no_event_refuses(sessions: ServedSessions, body: bytes) -> None
     assert "could not check" in answer.error
 
 
+def test_an_event_without_a_field_is_refused_by_the_name_of_the_field(
+    sessions: ServedSessions,
+) -> None:
+    answer = answer_hook(sessions, "claude-code", b'{"session_id": "s"}')
+    assert "the event has no field `hook_event_name`" in answer.error
+
+
+@pytest.mark.parametrize("name", ["preToolUse", "ToolCall"])
+def test_an_unknown_event_with_a_tool_is_refused(host: ClaudeCodeEvents, name: str) -> None:
+    answer = host.send(name, tool_name="Bash", tool_input={"command": "rm canary"})
+    assert answer.exit_code == 2
+    assert f"unknown event `{name}`; known are PostToolBatch" in answer.error
+
+
 def test_events_that_nobody_handles_get_no_answer(host: ClaudeCodeEvents) -> None:
     assert host.send("PreCompact", trigger="auto") == NOTHING
     assert host.send("SessionStart", source="startup") == NOTHING

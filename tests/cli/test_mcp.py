@@ -42,6 +42,12 @@ def test_a_policy_that_is_broken(tmp_path: Path) -> None:
     assert "rulez" in result.output
 
 
+def test_options_without_a_server_say_where_its_command_goes() -> None:
+    result = CliRunner().invoke(main, ["mcp", "--policy", "core"])
+    assert result.exit_code == 2
+    assert "no command of a server: write it behind `--`" in result.output
+
+
 def test_help_names_the_options_before_a_command() -> None:
     assert "--server" in CliRunner().invoke(main, ["mcp", "run", "--help"]).output
     assert "mcp run --help" in CliRunner().invoke(main, ["mcp", "--help"]).output

@@ -173,6 +173,10 @@ OTHER = [
     ("tools: [a, b]", "tools: [a]", "budgets/some tools", "looser"),
     ("tools: [a, b]", "tools: [a, c]", "budgets/some tools", ""),
     ("tools: [a, b]", "tools: {outside: [a, b]}", "budgets/some tools", ""),
+    ("tools: [a, b]", 'tools: ["*"]', "budgets/some tools", "tighter"),
+    ("tools: [a, b], ", 'tools: ["*"], ', "budgets/some tools", "tighter"),
+    ("calls: 5, effect", 'agents: ["*"], calls: 5, effect', "budgets/some agents", ""),
+    ("calls: 5, effect", "agents: [x], calls: 5, effect", "budgets/some agents", "looser"),
     ('call.args.all"', 'call.args.any"', "rules/no-push when", ""),
     ("    message: do not\n", "", "rules/no-push message", ""),
     (
@@ -255,6 +259,21 @@ def test_several_limits_in_place_of_one_are_one_change_without_direction(tmp_pat
     assert changes(POLICY, listed, tmp_path) == []
     (raised,) = changes(POLICY, listed.replace("[{max: 5}]", "[{max: 7}]"), tmp_path)
     assert (raised.field, raised.old, raised.new) == ("max", "5", "7")
+
+
+def test_several_limits_that_are_switched_off_make_a_policy_looser(tmp_path: Path) -> None:
+    several = POLICY.replace("failures: {max: 5}", "failures: [{max: 5}, {max: 9, same: error}]")
+    off = POLICY.replace("failures: {max: 5}", "failures: none")
+    (change,) = changes(several, off, tmp_path)
+    assert (change.entry, change.direction) == ("limits/default/failures", "looser")
+    (back,) = changes(off, several, tmp_path)
+    assert back.direction == "tighter"
+
+
+def test_a_lock_is_shown_as_the_policy_writes_it(tmp_path: Path) -> None:
+    found = changes(POLICY, POLICY.replace("name: x\n", "name: x\nlocked: true\n"), tmp_path)
+    (change,) = (one for one in found if one.entry == "locked")
+    assert (change.old, change.new, change.direction) == ("false (default)", "true", "tighter")
 
 
 def test_a_program_comes_and_goes_as_one_value(tmp_path: Path) -> None:

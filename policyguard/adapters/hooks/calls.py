@@ -25,9 +25,17 @@ def dispatch(
     session: Session,
     event: dict[str, Any],
 ) -> HookAnswer:
-    """Answer an event by its `hook_event_name`; one that has no handler gets no opinion."""
-    handler = handlers.get(event["hook_event_name"])
-    return NO_OPINION if handler is None else handler(sessions, session, event)
+    """Answer an event by its `hook_event_name`; one that has no handler gets no opinion.
+
+    Raises `ValueError` if such an event names a tool: it may be a call that waits for an answer.
+    """
+    name = event["hook_event_name"]
+    handler = handlers.get(name)
+    if handler is not None:
+        return handler(sessions, session, event)
+    if "tool_name" in event:
+        raise ValueError(f"unknown event `{name}`; known are {', '.join(sorted(handlers))}")
+    return NO_OPINION
 
 
 def describe_session(event: Mapping[str, Any]) -> SessionRequest:

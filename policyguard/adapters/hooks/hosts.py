@@ -41,7 +41,7 @@ def answer_hook(sessions: ServedSessions, host: str, body: bytes) -> HookAnswer:
     except Exception as error:  # noqa: BLE001 - no failure of ours may let a call run
         from policyguard.guard.host_log import log_failure, warn
 
-        reason = f"policyguard could not check this call ({type(error).__name__}: {error})"
+        reason = f"policyguard could not check this call ({_describe(error)})"
         if isinstance(error, (PolicyguardError, msgspec.DecodeError, KeyError)):
             warn(reason)
         else:
@@ -49,3 +49,9 @@ def answer_hook(sessions: ServedSessions, host: str, body: bytes) -> HookAnswer:
         if not sessions.allows_on_error:
             return refuse(reason)
         return HookAnswer(_ALLOWING.get(host), error=reason)
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"the event has no field `{error.args[0]}`"
+    return f"{type(error).__name__}: {error}"

@@ -69,12 +69,14 @@ def encode(message: Message | list[Message]) -> bytes:
 def as_judged(data: bytes, message: Message) -> bytes:
     """Return a client's message as bytes: those that arrived, or new ones if a call repeats a key.
 
-    Of such a key the policy has read the last, and a server may read the first.
+    Of such a key the policy has read the last, and a server may read the first. So what repeats
+    its method may be a call, too.
     """
-    if message.get("method") != "tools/call":
+    if "method" not in message:
         return data
+    is_call = message["method"] == "tools/call"
     try:
-        json.loads(data, object_pairs_hook=_require_once)
+        json.loads(data, object_pairs_hook=_require_once if is_call else _require_one_method)
     except (ValueError, RecursionError):
         return encode(message)
     return data
@@ -85,6 +87,10 @@ def _require_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         raise ValueError("a key is there twice")
     return found
+
+
+def _require_one_method(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return _require_once([pair for pair in pairs if pair[0] == "method"])
 
 
 def is_request(message: Message) -> bool:

@@ -13,6 +13,7 @@ from policyguard.cel.types.types import (
     NUMERIC_TYPES,
     TIMESTAMP,
     ListType,
+    RecordType,
     Type,
     is_comparable,
     join_types,
@@ -89,6 +90,9 @@ def suggest_operands(node: Binary, left: Type, right: Type) -> str | None:
         return "join two comparisons with `&&`"
     if (literal := suggest_literal(node, left, right)) is not None:
         return literal
+    for one in (left, right):
+        if isinstance(one, RecordType):
+            return f"name one of its fields: {', '.join(f'`.{field}`' for field in one.fields)}"
     is_text = node.operator == "+" and "string" in (left.kind, right.kind)
     return "convert the other side with `string(…)`" if is_text else None
 

@@ -26,6 +26,8 @@ class _McpCommands(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args and args[0] not in _MODULES:
             args = [_HIDDEN, *args]
+        elif args and args[0].startswith("-") and args[0] not in ("-h", "--help"):
+            raise click.UsageError("no command of a server: write it behind `--`", ctx)
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

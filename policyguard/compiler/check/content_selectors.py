@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from policyguard.cel.functions.hosts import normalize_host_pattern
 from policyguard.compiler.build.entry_paths import selective_entries
@@ -52,6 +52,12 @@ def iter_content_selectors(policy: Policy) -> Iterator[tuple[Path, str, Selector
             yield ("classify", "classes", index), "commands", Selector(items=one.commands)
 
 
+def _hint_at_group(name: str, known: Collection[str]) -> str | None:
+    group = f"{name.rstrip('s')}_"
+    is_group = sum(one.startswith(group) for one in known) > 1
+    return f"write {quote_text(f'{group}*')} for all that begin so" if is_group else None
+
+
 def check_pattern_name(
     name: str, path: Path, policy: Policy, merged: MergedPolicy
 ) -> Iterator[Diagnostic]:
@@ -59,5 +65,5 @@ def check_pattern_name(
     known = set(policy.patterns) | merged.broken_names("patterns")
     if merged.is_complete and not any(map(compile_glob(name), known)):
         message = f"no pattern named {quote_text(name)}"
-        hint = did_you_mean(name, known) or "define it in `patterns`"
+        hint = _hint_at_group(name, known) or did_you_mean(name, known) or "define it in `patterns`"
         yield merged.diagnostic("reference/unknown-pattern", message, path, hint=hint)

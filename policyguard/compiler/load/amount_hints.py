@@ -9,6 +9,7 @@ _DECIMAL = re.compile(r"([0-9]{1,6})\.([0-9]{1,3})\s*([A-Za-z]+)")
 _CLOCK = re.compile(r"([0-9]{1,6})\s*h(?:ours?)?\s*([0-9]{1,2})\s*m(?:in)?")
 _DOTTED_DATE = re.compile(r"(0?[1-9]|[12][0-9]|3[01])\.(0?[1-9]|1[0-2])\.([0-9]{4})")
 _SHARE = re.compile(r"([0-9]{1,3})\s*%")
+_MONEY = re.compile(r"[$€£]|USD|EUR|[Dd]ollar|[Ee]uro")
 _REFERENCE = re.compile(r"(?:\$\{|\{\{\s*|params\.)(?:params\.)?([A-Za-z_]\w*)\s*\}{0,2}")
 _UNITS = {
     **dict.fromkeys(("ms", "msec", "millis", "millisecond", "milliseconds"), "ms"),
@@ -59,6 +60,12 @@ def explain_number(text: str) -> str | None:
             return None
         digits, unit = f"{whole}{decimals:0<3}".lstrip("0") or "0", "k" if unit == "M" else ""
     return f"write `{digits}{unit}`"
+
+
+def explain_cost(text: str) -> str | None:
+    """Return the number in an amount of money: 5 for `$5`."""
+    found = _NUMBER.fullmatch(text.strip()) if _MONEY.search(text) else None
+    return found[1].replace(",", "").replace("_", "") if found is not None else None
 
 
 def explain_reference(text: str) -> str | None:

@@ -159,6 +159,11 @@ _TOP_HINTS = {
         "a person grants what a rule with `effect: ask` asks for: see `policyguard grants --help`",
     ),
     **dict.fromkeys(
+        ("redact", "redaction"),
+        'results are edited by `result_rules`: `name: {finds: ["secret_*"], effect: redact}`; what '
+        "the journal keeps of them, by `journal: {redact: […]}`",
+    ),
+    **dict.fromkeys(
         ("stage", "stages", "steps", "workflow"),
         "a stage is a mark: `marks: {tested: {set: {commands: [pytest]}}}`, and a rule with "
         "`unless: mark.tested`",

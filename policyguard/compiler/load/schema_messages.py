@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from policyguard.compiler.load import scalars, schema
 from policyguard.compiler.load.amount_hints import (
+    explain_cost,
     explain_date,
     explain_duration,
     explain_number,
@@ -24,6 +25,7 @@ from policyguard.compiler.load.foreign_words import (
 )
 from policyguard.compiler.load.shape_hints import (
     MAX_SHOWN_CHARS,
+    command_hint,
     constant_hint,
     display_name,
     expression_hint,
@@ -74,6 +76,7 @@ _MISSING_HINTS = {
     "policyguard": "begin the file with `policyguard: 1`",
     "name": "add `name: my-policy`",
 }
+_LAST_DAY = "name the last day, `until: 2026-04-30`: an exception has an end"
 _NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
 _NUMERIC = ("count", "number", "duration")
 _WHITESPACE = re.compile(r"\s")
@@ -93,6 +96,7 @@ def describe_problem(problem: ValidationProblem, node: Node | None) -> Message:
         case "required":
             missing = next(key for key in problem.expected if key not in problem.value)
             hint = _MISSING_HINTS.get(missing) if not problem.path else None
+            hint = _LAST_DAY if (missing, problem.path[:1]) == ("until", ("exceptions",)) else hint
             return Message("schema/missing-key", f"{_owner(problem)} needs `{missing}`", hint)
         case "dependentRequired":
             return _describe_dependent(problem)
@@ -204,8 +208,13 @@ def _whitespace_hint(problem: ValidationProblem) -> str | None:
         items = ", ".join(part.strip() for part in text.split(",") if part.strip())
         return f"write an item for each: `[{items}]`"
     meant = _WHITESPACE.sub("?", text.strip())
-    more = "" if meant == text.strip() else ", where `?` matches any one character"
-    return f"globs contain no white space: write `{meant}`{more}"
+    if meant == text.strip():
+        return f"globs contain no white space: write `{meant}`"
+    command = command_hint(text.strip(), problem.path)
+    more = f"; {command}" if command else ""
+    return (
+        f"globs contain no white space: write `{meant}`, where `?` matches any one character{more}"
+    )
 
 
 def _describe_dependent(problem: ValidationProblem) -> Message:
@@ -227,8 +236,12 @@ def _describe_choice(problem: ValidationProblem) -> Message:
         message = f"{_owner(problem)} has {' and '.join(given)}; keep exactly one"
         return Message("schema/conflict", message, hint)
     if keys == ["sum", "distinct"]:
-        amount = diagnostic.quote_text(f"calls: {problem.value['max']}")
-        hint = None if "calls" in problem.value else f"to count calls, write {amount}"
+        most = problem.value["max"]
+        if (cost := explain_cost(str(most))) is not None:
+            hint = f"for money, write `cost: {cost}` in its place"
+        else:
+            hint = f"to count calls, write {diagnostic.quote_text(f'calls: {most}')}"
+        hint = None if "calls" in problem.value else hint
         message = "`max` needs `sum` or `distinct` beside it"
         return Message("schema/missing-key", message, hint)
     amount = "one" if problem.keyword == "oneOf" else "at least one"

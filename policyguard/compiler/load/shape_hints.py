@@ -6,7 +6,7 @@ import re
 
 from policyguard.compiler.load import schema
 from policyguard.engines.json_schema import ValidationProblem
-from policyguard.engines.yaml_tree import Node, ScalarNode
+from policyguard.engines.yaml_tree import Node, Path, ScalarNode
 from policyguard.model.diagnostic import quote_text
 
 MAX_SHOWN_CHARS = 60
@@ -97,3 +97,16 @@ def constant_hint(key: str, value: bool) -> str:
         return "the entry matches no call: remove it"
     then = "match every call" if value else "exempt no call"
     return f'omit `{key}` to {then}, or quote it: `"{str(value).lower()}"`'
+
+
+def command_hint(text: str, path: Path) -> str | None:
+    """Return how to select calls by a command that stands in the place of a tool's name."""
+    if "tools" not in path or path[0] == "result_rules" or "'" in text:
+        return None
+    if path[0] == "limits":
+        condition = quote_text(f"call.command.only_runs(['{text}'])")
+        return (
+            f"for a command, define a class in `classify.classes` by `when:` {condition}, and "
+            "write its limits under `limits.classes`"
+        )
+    return f"for a command, write {quote_text(f'commands: [{text}]')}"

@@ -53,8 +53,7 @@ class SessionApprovals(SessionLifetime):
         cannot be written.
         """
         validate.decision("decision", decision)
-        if decision.effect is not Effect.ASK or decision.session != self.id:
-            raise ValueError(f"call `{decision.id}` of this session does not need an approval")
+        _require_question(decision, self.id)
         require_comparable(decision)
         by, labels = validate.person("by", by), validate.text_list("labels", labels)
         fingerprint, times = decision.fingerprint, self._times()
@@ -115,3 +114,12 @@ class SessionApprovals(SessionLifetime):
     def _is_approved(self, decision: Decision) -> bool:
         with self.guard._lock:
             return is_approved(self.guard._evaluator, self._state, decision, self._times()["at"])
+
+
+def _require_question(decision: Decision, session: str) -> None:
+    """Raise `ValueError` unless the decision asks, in this session."""
+    if decision.session != session or decision.allowed:
+        raise ValueError(f"call `{decision.id}` of this session does not need an approval")
+    if decision.effect is not Effect.ASK:
+        refused = f"call `{decision.id}` is refused ({decision.effect})"
+        raise ValueError(f"{refused}, and an approval waives *ask* only")

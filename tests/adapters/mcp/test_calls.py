@@ -126,6 +126,10 @@ REFUSED = "rules:\n  no: {tools: [drop], message: never, instead: archive it}\n"
         (b'{"method":"tools/call", "params":{"a":1}}', None),
         (b'{"method":"x","a":1,"a":2}', None),
         (
+            b'{"method":"tools/call","method":"ping","params":{"name":"drop"}}',
+            b'{"method":"ping","params":{"name":"drop"}}',
+        ),
+        (
             b'{"method":"tools/call","params":{"name":"t","arguments":{"path":"/a","path":"/b"}}}',
             b'{"method":"tools/call","params":{"name":"t","arguments":{"path":"/b"}}}',
         ),

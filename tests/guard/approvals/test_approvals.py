@@ -148,7 +148,9 @@ def test_blocked_call_cannot_be_approved(tmp_path: Path, clock: Clock) -> None:
     session = open_session(tmp_path, clock)
     decision = session.check("pay", {"amount": 500})
     assert decision.effect == "block"
-    with pytest.raises(ValueError, match="does not need an approval"):
+    with pytest.raises(
+        ValueError, match=r"is refused \(block\), and an approval waives \*ask\* only"
+    ):
         session.approve(decision, by="ann", labels=["lead"])
 
 

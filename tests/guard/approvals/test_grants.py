@@ -162,7 +162,9 @@ def test_a_grant_of_an_unknown_scope_allows_nothing(policy: Path, clock: Clock) 
 def test_a_decision_that_also_blocks_cannot_be_remembered(policy: Path, clock: Clock) -> None:
     session = load(policy, clock).session("s")
     decision = session.check("pay", {"order": "A1", "amount": 10001})
-    with pytest.raises(ValueError, match="does not need an approval"):
+    with pytest.raises(
+        ValueError, match=r"is refused \(block\), and an approval waives \*ask\* only"
+    ):
         session.approve(decision, by="ann", remember="tool", expires=60)
     assert session.guard.grants() == ()
 

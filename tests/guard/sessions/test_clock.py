@@ -364,3 +364,15 @@ def test_time_is_counted_from_a_boot_and_a_namespace() -> None:
     boot, namespace = read_time_id().split(" ", 1)
     assert boot == read_boot_id()
     assert namespace.startswith("time:")
+
+
+def test_a_clock_that_differs_from_the_wall_is_read_at_every_call(machine: Machine) -> None:
+    clock = machine.steady_clock()
+    at = clock.sync()
+    assert (clock.skew, clock.next_sync) == (0, at + clocks.RESOLUTION)
+    machine.wall += HOUR
+    assert clock.sync() == at
+    assert (clock.skew, clock.next_sync) == (HOUR, 0)
+    machine.wall -= HOUR
+    clock.sync()
+    assert (clock.skew, clock.next_sync) == (0, at + clocks.RESOLUTION)

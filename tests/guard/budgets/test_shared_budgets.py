@@ -525,7 +525,7 @@ def test_an_error_before_the_budget_is_reported_whatever_the_store_answers(tmp_p
 
 def test_only_a_budget_of_time_is_raised_by_a_duration(tmp_path: Path) -> None:
     session = Workspace(tmp_path, "budgets: {b: {calls: 1}, t: {time: 1m}}").session("one")
-    with pytest.raises(TypeError, match="`amount` is .*, of type `timedelta`, not a number"):
+    with pytest.raises(TypeError, match=r"`amount` is .*, of type `timedelta`, not a number"):
         session.grant("b", timedelta(seconds=5), by="ann")
     session.grant("t", timedelta(seconds=5), by="ann")
     assert count_allowed(session) == 1

@@ -338,6 +338,25 @@ def test_a_draw_under_a_clock_that_is_ahead_forgets_no_other(postgres: Server) -
         store.close()
 
 
+def test_a_draw_under_a_clock_that_is_behind_is_not_forgotten(postgres: Server) -> None:
+    address = postgres.new_address()
+    one, two = (PostgresStore(address, caps=CAPS, term=60) for _ in range(2))
+    spec = QuotaSpec(limit=10**9, within=20)
+    first, second = (store.quotas.open(KEY, spec) for store in (one, two))
+    assert one.quotas.try_charge_all([(first, 1)], 1000)
+    one.quotas.close([first])
+    charged = 1
+    while not second.leased:
+        assert two.quotas.try_charge_all([(second, 1)], 5)
+        charged += 1
+    assert second.try_charge(1, 6)
+    two.quotas.close([second])
+    one.quotas.refresh([first], 1001)
+    assert first.usage.used_at(1001, 20) == charged + 1
+    for store in (one, two):
+        store.close()
+
+
 def lease_threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "policyguard-leases"}
 

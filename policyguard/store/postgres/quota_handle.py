@@ -99,4 +99,4 @@ class PostgresQuota:
 
     def _draw(self, amount: int, at: int | None) -> None:
         self.drawn_amount += amount
-        self.drawn.append((amount, at))
+        self.drawn.append((amount, None if at is None else self.usage.clamp_time(at)))

@@ -26,6 +26,9 @@ from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import Caps, Store
 from policyguard.store.sqlite.store import SqliteStore
 from tests.examples import examples
+from tests.store.postgres_server import Server, postgres
+
+__all__ = ["postgres"]
 
 FOLDER = Path(__file__).parents[1] / "cases" / "plays"
 SECOND = 10**9
@@ -332,3 +335,16 @@ def test_a_play_goes_as_it_was_written_down(seed: int) -> None:
 def test_a_play_goes_alike_with_a_store_and_journals(tmp_path: Path, seed: int) -> None:
     """Though sessions are rebuilt there from their journals."""
     assert play(in_file(tmp_path), seed) == play(in_memory(), seed)
+
+
+@pytest.mark.parametrize("seed", range(500, 500 + examples(60, 15)))
+def test_a_play_goes_alike_on_two_hosts(
+    tmp_path: Path, postgres: Server, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    from policyguard.store.postgres.store import PostgresStore
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    address = postgres.new_address()
+    one, two = (PostgresStore(address, caps=CAPS) for _ in range(2))
+    assert play((one, two), seed) == play(in_memory(), seed)

@@ -131,6 +131,14 @@ def test_unconditional_charges_come_to_use_a_lease(store: Store) -> None:
     assert usage_at(store, quota) == 3
 
 
+def test_a_view_has_the_time_of_what_others_have_drawn(store: Store) -> None:
+    one, two = open_quotas(store, 2, QuotaSpec(limit=1000, within=10))
+    for at in (1, 2, 3):
+        assert try_charge(store, one, at=at)
+    store.quotas.refresh([two], 9)
+    assert [two.usage.used_at(at, 10) for at in (9, 11, 12, 13)] == [3, 2, 1, 0]
+
+
 def test_usage_in_leases_is_known_before_it_is_settled(store: Store) -> None:
     one, two = open_quotas(store, 2, QuotaSpec(limit=1000, within=10))
     for _ in range(5):

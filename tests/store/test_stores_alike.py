@@ -106,6 +106,13 @@ class Holders:
                 return before.used_at(at, self.spec.within), before.granted
             case "close":
                 quotas.close([quota])
+            case "glance":  # as before a call that is allowed; what leaves the window is known
+                quotas.refresh(self.quotas[step.holder], at)
+                return [
+                    one.usage.used_at(at + later, self.spec.within)
+                    for one in self.quotas[step.holder]
+                    for later in (0, 7, 15, 40)
+                ]
         return None
 
     def look(self, holder: int, at: int) -> object:
@@ -183,6 +190,8 @@ STEPS = st.lists(
                 "reset",
                 "close",
                 "look",
+                "glance",
+                "glance",
             ]
         ),
         st.integers(0, HOLDERS - 1),

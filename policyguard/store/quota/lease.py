@@ -52,10 +52,13 @@ class QuotaLease(msgspec.Struct):
         """Return the usage over the lease's life."""
         if spec.within is None:
             return int(words[USED])
+        return self.settled_amount + sum(amount for _, amount in self.list_unsettled(words))
+
+    def list_unsettled(self, words: SlotWords) -> list[tuple[int, int]]:
+        """Return the charges in a window's log that the store has not, each its time and amount."""
         count = min(words[COUNT], self.settled_count + LOG_CAPACITY)
-        return self.settled_amount + sum(
-            words[_log_index(n) + 1] for n in range(self.settled_count, count)
-        )
+        indexes = map(_log_index, range(self.settled_count, count))
+        return [(words[index], words[index + 1]) for index in indexes]
 
     def committed_amount(self, words: SlotWords, spec: QuotaSpec) -> int:
         """Return usage and reservations; reservations are read first, as they become usage."""
@@ -71,15 +74,12 @@ class QuotaLease(msgspec.Struct):
             usage.used += unsettled
             self.settled_amount += unsettled
             return bool(unsettled)
-        count = words[COUNT]
-        for number in range(self.settled_count, count):
-            index = _log_index(number)
-            at, amount = words[index], words[index + 1]
+        charges = self.list_unsettled(words)
+        for at, amount in charges:
             usage.settle(amount, at, now, spec.within, spec.max_charges)
             self.settled_amount += amount
-        changed = count != self.settled_count
-        self.settled_count = count
-        return changed
+        self.settled_count += len(charges)
+        return bool(charges)
 
 
 def reset_words(words: SlotWords, id_: int) -> None:

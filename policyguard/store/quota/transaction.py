@@ -207,7 +207,6 @@ class QuotaTransaction:
         """Return the usage and reservations of all holders."""
         total = self.usage.copy()
         spec = self._spec
-        at = self._charge_time()
         for lease in self._leases.values():
             words = self._words_of(lease)
             if words is None:
@@ -218,11 +217,11 @@ class QuotaTransaction:
                 total.running += reserved // SCALE
                 continue
             total.used += reserved
-            unsettled = lease.used_amount(words, spec) - lease.settled_amount
-            if unsettled > 0 and spec.within is not None:
-                total.charge(unsettled, at, spec.within, spec.max_charges)
-            else:
-                total.used += unsettled
+            if spec.within is None:
+                total.used += lease.used_amount(words, spec) - lease.settled_amount
+                continue
+            for at, amount in lease.list_unsettled(words):
+                total.settle(amount, at, self._at, spec.within, spec.max_charges)
         return total
 
     def _available_amount(self) -> int:

@@ -261,7 +261,7 @@ def test_a_bundle_that_has_expired_is_refused(team: Team) -> None:
     team.publish(1, "deploy", "--expires", "30d")
     team.pull(after=timedelta(days=29))
     with pytest.raises(BundleError, match=r"expired on .* UTC; publish a later one"):
-        team.pull(after=timedelta(days=30))
+        team.pull(after=timedelta(days=30, minutes=10))
     assert team.blocks("deploy"), "the last good policy stays"
     team.publish(2, "deploy", "--expires", "never")
     team.pull(after=timedelta(days=9999))

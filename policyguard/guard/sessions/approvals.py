@@ -118,7 +118,7 @@ class SessionApprovals(SessionLifetime):
 
 def _require_question(decision: Decision, session: str) -> None:
     """Raise `ValueError` unless the decision asks, in this session."""
-    if decision.session != session or decision.allowed:
+    if decision.session != session or decision.effect < Effect.ASK:
         raise ValueError(f"call `{decision.id}` of this session does not need an approval")
     if decision.effect is not Effect.ASK:
         refused = f"call `{decision.id}` is refused ({decision.effect})"

@@ -281,7 +281,7 @@ def _rebuild(guard: Guard, session: str) -> int:
     current: _Life | None = None
     for batch in _read_batches(journal.read_events(session)) if journal is not None else ():
         is_over = False
-        if isinstance(batch[0], SessionStarted) and batch[0].parent:
+        if isinstance(batch[0], SessionStarted) and not _leaves_parent_alone(guard, batch[0]):
             current = current or _find_life(guard, session)
             is_over = lives_over < current.earlier
             if not (is_over or _is_held(guard, batch[0].parent)):
@@ -299,6 +299,15 @@ def _rebuild(guard: Guard, session: str) -> int:
         with guard._lock:
             guard._shared_budgets.invalidate()
     return last_number
+
+
+def _leaves_parent_alone(guard: Guard, started: SessionStarted) -> bool:
+    """Whether a session has no parent, or one that is open and counts it already."""
+    with guard._lock:
+        parent = guard._state.evaluator_state.sessions.get(started.parent)
+        return not started.parent or (
+            parent is not None and started.session in parent.counted_children
+        )
 
 
 def _read_batches(events: Iterator[Event]) -> Iterator[list[Event]]:

@@ -33,7 +33,6 @@ __all__ = ["postgres"]
 FOLDER = Path(__file__).parents[1] / "cases" / "plays"
 SECOND = 10**9
 CAPS = Caps(constraints=50, grants=50, evidence=200, anchors=200)
-SESSIONS = ("s", "t", "u")
 OWNERS = {"s": 0, "t": 1, "u": 0}
 """Which of the two guards has a session."""
 RESULTS = (
@@ -49,9 +48,11 @@ RESULTS = (
 )
 LENGTH = 160
 _RANDOM_ID = re.compile(r"(?:\b[a-z]?|(?<=\\u001[def]))[0-9a-f]{12,64}\b")
-_LEFT_OUT = frozenset(("session", "fingerprint", "wall", "args", "tool", "policy", "at", "class"))
-"""What of an event the step says, and what of a decision its message says."""
-_LEFT_OUT |= {"text", "instead", "reason", "time_budgets", "allowed", "result", "timeout"}
+_IN_STEP = {"session", "fingerprint", "wall", "args", "tool", "policy", "at", "class"}
+"""What of an event the step says already."""
+_IN_MESSAGE = {"text", "instead", "reason", "time_budgets", "allowed", "result", "timeout"}
+"""What of a decision its message says."""
+_LEFT_OUT = _IN_STEP | _IN_MESSAGE
 
 
 class Play:

@@ -34,7 +34,7 @@ def only(file: Path) -> tuple[str, int, str]:
     return found.code, found.span.line, found.message
 
 
-def test_an_empty_file_is_told_how_tests_begin(tmp_path: Path) -> None:
+def test_an_empty_file_gets_help_on_how_tests_begin(tmp_path: Path) -> None:
     file = tmp_path / "tests.yaml"
     file.write_text("# none yet\n")
     (found,) = read_suite(file).diagnostics

@@ -18,6 +18,10 @@ NAME = "\x05"
 MARKS = ANY + MANY + GLOB + NAME
 
 
+HERE = ("",)
+"""The folder in which a text starts."""
+
+
 class Redirect(msgspec.Struct, frozen=True):
     """A file that a redirection reads or writes."""
 
@@ -30,7 +34,8 @@ class SimpleCommand(msgspec.Struct, frozen=True):
 
     `path` is the program as written, `program` its last part. `sources` are the indices of commands
     whose output it reads or runs; `wrappers` the programs around it, outermost first. `guessed`:
-    nothing says that the program before it runs it, but it may.
+    nothing says that the program before it runs it, but it may. `folders`: where it may run,
+    relative to the folder in which the text starts, which is empty.
     """
 
     path: str
@@ -41,6 +46,7 @@ class SimpleCommand(msgspec.Struct, frozen=True):
     sources: tuple[int, ...] = ()
     wrappers: tuple[str, ...] = ()
     guessed: bool = False
+    folders: tuple[str, ...] = HERE
 
 
 class CommandLine(msgspec.Struct, frozen=True):

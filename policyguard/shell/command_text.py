@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from policyguard.shell.command_line import CommandLine
-from policyguard.shell.folders import FOLDER_COMMANDS, find_folders
+from policyguard.shell.folders import FOLDER_COMMANDS
 from policyguard.shell.plain import PlainCommand, split_plain
 from policyguard.shell.read_command import ReadCommand
 
@@ -33,7 +33,6 @@ class CommandText:
         self._lone: LoneCommands | None = None
         self._has_plain = self._has_lone = False  # whether the two above are known
         self._commands: list[ReadCommand] | None = None
-        self._placed: list[ReadCommand] | None = None
 
     def split(self) -> list[PlainCommand] | None:
         """Return its commands; None if it takes a parser to split them."""
@@ -59,22 +58,6 @@ class CommandText:
             programs = self._reader.programs
             self._commands = [ReadCommand(command, programs) for command in self.read().commands]
         return self._commands
-
-    def place_commands(self) -> list[ReadCommand]:
-        """Return all that it runs, with the folders that it may run in."""
-        if self._placed is None:
-            self._placed = self._place_commands()
-        return self._placed
-
-    def _place_commands(self) -> list[ReadCommand]:
-        line, programs = self.read(), self._reader.programs
-        if not any(command.program in FOLDER_COMMANDS for command in line.commands):
-            return self.read_commands()
-        places = find_folders(self.text, line)
-        return [
-            ReadCommand(command, programs, folders)
-            for command, folders in zip(line.commands, places, strict=True)
-        ]
 
     def find_programs(self) -> frozenset[str] | None:
         """Return the programs that it runs; None if one is not known."""

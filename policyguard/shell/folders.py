@@ -2,49 +2,156 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
+from collections.abc import Sequence
+
+import msgspec
+
 from policyguard.engines.lazy_pattern import lazy_pattern
-from policyguard.shell.command_line import MANY, CommandLine, SimpleCommand
+from policyguard.shell.command_line import GLOB, HERE, MANY
+from policyguard.shell.words import is_static
 
-FOLDER_COMMANDS = frozenset(("cd", "pushd"))
+FOLDER_COMMANDS = frozenset(("cd", "pushd", "popd"))
 _MAX_FOLDERS = 8
-_CD = lazy_pattern(r"\b(?:cd|pushd)\b")
-_UNORDERED = lazy_pattern(r"[|;&()`\n\r{}]")
-_HERE: tuple[str, ...] = ("",)
+_PLAIN_TARGET = lazy_pattern(r"/?\w[\w-]*(?:/\w[\w.-]*)*", re.ASCII)
+"""What needs no second look, as most folders."""
+Folders = tuple[str, ...]
+"""Folders of which one is meant, relative to that in which the text starts, which is empty."""
+_ANYWHERE: Folders = (MANY,)
 
 
-def find_folders(text: str, line: CommandLine) -> list[tuple[str, ...]]:
-    """Return, for each command of `text`, the folders that it may run in.
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """Where a shell may be; empty where nothing is reached, as behind `exit`."""
 
-    They are relative to the one in which the text starts, which is empty. After a `cd` that may not
-    have happened there are several.
-    """
-    found: list[tuple[str, ...]] = []
-    folders = _HERE
-    in_order = _runs_in_order(text)
-    for command in line.commands:
-        found.append(folders)
-        if command.program in FOLDER_COMMANDS and len(folders) < _MAX_FOLDERS:
-            target = _find_target(command)
-            moved = tuple(join_folder(folder, target) for folder in folders)
-            folders = moved if in_order else tuple(dict.fromkeys((*folders, *moved)))
-    return found
+    folders: Folders = HERE
+    previous: Folders = _ANYWHERE
+    """What `cd -` returns to."""
+    stack: tuple[Folders, ...] = ()
+    """What `popd` returns to, the last one first, as far as it is known."""
+
+    def join(self, other: Place) -> Place:
+        """Return where a shell is that was at either."""
+        if other is self or not other.folders:
+            return self
+        if (
+            len(other.folders) == 1 == len(other.previous)
+            and other.folders[0] in self.folders
+            and other.previous[0] in self.previous
+            and (not self.stack or self.stack == other.stack)
+        ):
+            return self  # most often
+        if not self.folders:
+            return other
+        folders = _unite(self.folders, other.folders)
+        previous = _unite(self.previous, other.previous)
+        stack = self.stack if self.stack == other.stack else ()
+        if folders is self.folders and previous is self.previous and stack is self.stack:
+            return self
+        return Place(folders, previous, stack)
+
+    def move(self, program: str, arguments: Sequence[str]) -> Place:
+        """Return where one of `FOLDER_COMMANDS` leads."""
+        here, stack = self.folders, self.stack
+        if program == "cd" and len(arguments) == 1 and _PLAIN_TARGET.fullmatch(arguments[0]):
+            target = arguments[0]
+            if target[0] == "/":
+                return Place((target,), here, stack)
+            if MANY not in here:
+                return Place(tuple([join_folder(one, target) for one in here]), here, stack)
+        if program == "popd":
+            return Place(stack[0], here, stack[1:]) if stack and not arguments else ANYWHERE
+        target = _find_target(program, arguments)
+        moved = self.previous
+        if target != "-":
+            moved = _unite((), [_enter(folder, target) for folder in here])
+        if program == "pushd":
+            stack = (here, *stack[: _MAX_FOLDERS - 1]) if target != MANY else ()
+        return Place(moved, here, stack)
 
 
-def _runs_in_order(text: str) -> bool:
-    """Whether each command up to the last `cd`, and that too, has succeeded where later ones run.
-
-    Only `&&` joins them then, and none of them runs in a shell of its own.
-    """
-    last = max((match.end() for match in _CD.finditer(text)), default=0)
-    end = text.find("&&", last)
-    return end >= 0 and _UNORDERED.search(text.replace("&&", "  ")[:end]) is None
+START = Place()
+"""Where a text starts."""
+ANYWHERE = Place(_ANYWHERE)
+UNREACHED = Place(())
 
 
-def _find_target(command: SimpleCommand) -> str:
-    words = [word for word in command.arguments if word[:1] != "-" or word == "-"]
-    if not words:
-        return "~"
-    return MANY if words[0] == "-" else words[0]
+class Position(msgspec.Struct, frozen=True, gc=False):
+    """Where a shell is behind a command: if that succeeded, and if it failed."""
+
+    passed: Place = START
+    failed: Place = START
+
+    def settle(self) -> Place:
+        """Return where a command begins that runs whether or not the last one succeeded."""
+        return self.passed.join(self.failed)
+
+    def choose(self, operator: str) -> Place:
+        """Return where a command begins behind `&&`, or else behind `||`."""
+        return self.passed if operator == "&&" else self.failed
+
+    def skip(self, operator: str, first: Position) -> Position:
+        """Return where a shell is behind `a && b` or `a || b`, with where it was behind `a`."""
+        if operator == "&&":
+            passed, failed = self.passed, first.failed.join(self.failed)
+        else:
+            passed, failed = first.passed.join(self.passed), self.failed
+        is_same = passed is first.passed and failed is first.failed
+        return first if is_same else Position(passed, failed)
+
+    def join(self, other: Position) -> Position:
+        """Return where a shell is that was at either."""
+        if other is self:
+            return self
+        return Position(self.passed.join(other.passed), self.failed.join(other.failed))
+
+    def covers(self, other: Position) -> bool:
+        """Whether a shell that is in a folder at the other position may be in it at this one."""
+        folders = self.settle().folders
+        return MANY in folders or {*folders}.issuperset(other.settle().folders)
+
+    def negate(self) -> Position:
+        """Return where a shell is behind `! a`, with where it was behind `a`."""
+        return Position(self.failed, self.passed)
+
+
+def be_at(place: Place) -> Position:
+    """Return where a shell is behind a command that has not moved it."""
+    return AT_START if place is START else Position(place, place)
+
+
+AT_START = Position()
+
+
+def may_move(text: str) -> bool:
+    """Whether a text may have one of `FOLDER_COMMANDS`, written out."""
+    return "cd" in text or "pushd" in text or "popd" in text
+
+
+def _unite(folders: Folders, others: Sequence[str]) -> Folders:
+    new = [other for other in others if other not in folders]
+    if not new:
+        return folders
+    several = tuple(dict.fromkeys((*folders, *new)))
+    return several if len(several) <= _MAX_FOLDERS else _ANYWHERE
+
+
+def _find_target(program: str, arguments: Sequence[str]) -> str:
+    if program != "cd" and any(word[:1] in ("-", "+") for word in arguments[:1] or "+"):
+        return MANY  # a place in the stack
+    words = [word for word in arguments if word[:1] != "-" or word == "-"]
+    return words[0] if words else "~"
+
+
+def _enter(folder: str, target: str) -> str:
+    """Return where `cd target` leads: `..` is what stands before it, whatever links there are."""
+    place = join_folder(folder, target)
+    if folder == MANY and place not in (target, "~"):
+        return MANY
+    if ".." in place and is_static(place.replace(GLOB, "")) and place[0] != "~":
+        place = posixpath.normpath(place)
+        return "" if place == "." else place
+    return place
 
 
 def join_folder(folder: str, path: str) -> str:

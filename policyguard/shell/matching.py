@@ -238,7 +238,7 @@ def _match_files(stage: Stage, read: ReadCommand) -> bool:
     for globs, find in ((stage.writes, find_changed), (stage.reads, find_read)):
         if globs:
             named = find(read.command, read.program, read.arguments)
-            files = [_place(folder, file) for file in named for folder in read.folders]
+            files = [_place(folder, file) for file in named for folder in read.command.folders]
             if not all(any(glob.may_match(file) for file in files) for glob in globs):
                 return False
     return True

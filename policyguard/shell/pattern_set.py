@@ -27,7 +27,6 @@ class CommandPatterns:
         self.concerns = find_concern(self.patterns, reader.facts)
         """Whether a text has to be read to know if a pattern may match it."""
         self._last_programs = [pattern.stages[-1].program.literals for pattern in self.patterns]
-        self._names_files = any(pattern.names_files for pattern in self.patterns)
         self._by_program, self._of_many_programs = self._list_by_program()
         self._has_wide_pipe = any(len(one.stages) > 1 for one in self._of_many_programs)
         bounds = reader.facts.bounds
@@ -102,7 +101,7 @@ class CommandPatterns:
 
         Where a pattern with several stages may match, these are all.
         """
-        commands = self._choose_commands(self._reader.look_at(text))
+        commands = self._reader.look_at(text).read_commands()
         if any(len(one.stages) > 1 and _match(one, commands) for one in self.patterns):
             return frozenset(range(len(commands)))
         return frozenset(
@@ -111,15 +110,12 @@ class CommandPatterns:
             if any(may_match(one.stages[0], read) for one in self.patterns if len(one.stages) == 1)
         )
 
-    def _choose_commands(self, asked: CommandText) -> list[ReadCommand]:
-        return asked.place_commands() if self._names_files else asked.read_commands()
-
     def _find(self, asked: CommandText) -> CommandPattern | None:
         programs = asked.find_programs()
         for pattern, last in zip(self.patterns, self._last_programs, strict=True):
             if programs is not None and last is not None and last.isdisjoint(programs):
                 continue
-            if _match(pattern, self._choose_commands(asked)):
+            if _match(pattern, asked.read_commands()):
                 return pattern
         return None
 

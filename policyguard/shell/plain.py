@@ -44,8 +44,13 @@ class PlainCommand(msgspec.Struct, frozen=True):
     words: list[str]
     files: tuple[str, ...]
     """What its redirections write."""
-    is_piped: bool
-    """Whether it reads what the command before it writes."""
+    operator: str
+    """What stands before it: `&&`, `||`, `|`, `;`, a line's end, or nothing."""
+
+    @property
+    def is_piped(self) -> bool:
+        """Whether it reads what the command before it writes."""
+        return self.operator == "|"
 
     @property
     def redirects(self) -> tuple[Redirect, ...]:
@@ -65,8 +70,8 @@ def split_plain(text: str) -> list[PlainCommand] | None:
     commands: list[PlainCommand] = []
     words: list[str] = []
     files: tuple[str, ...] = ()
-    is_redirected = is_piped = False
-    operator = ""
+    is_redirected = False
+    operator = before = ""
     match = None
     scan = _TOKEN.scanner(text).match  # type: ignore[attr-defined]  # not in typeshed
     while (found := scan()) is not None:
@@ -85,8 +90,8 @@ def split_plain(text: str) -> list[PlainCommand] | None:
             if words:
                 if _needs_parser(words[0]):
                     return None
-                commands.append(PlainCommand(words, files, is_piped))
-                words, files, is_redirected, is_piped = [], (), False, operator == "|"
+                commands.append(PlainCommand(words, files, before))
+                words, files, is_redirected, before = [], (), False, operator
             elif operator != "\n" or commands or is_redirected:
                 return None
     if match is None or match.end() != len(text):
@@ -94,7 +99,7 @@ def split_plain(text: str) -> list[PlainCommand] | None:
     if words:
         if _needs_parser(words[0]):
             return None
-        commands.append(PlainCommand(words, files, is_piped))
+        commands.append(PlainCommand(words, files, before))
     elif operator not in _ENDS or is_redirected:
         return None
     return commands

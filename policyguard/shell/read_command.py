@@ -17,17 +17,10 @@ Same = tuple[tuple[str, ...], ...]
 class ReadCommand:
     """A command whose arguments are read once they are asked for."""
 
-    __slots__ = ("_arguments", "_program", "_programs", "_same", "command", "folders", "is_known")
+    __slots__ = ("_arguments", "_program", "_programs", "_same", "command", "is_known")
 
-    def __init__(
-        self,
-        command: SimpleCommand,
-        programs: Lookup[Program],
-        folders: tuple[str, ...] = ("",),
-    ) -> None:
+    def __init__(self, command: SimpleCommand, programs: Lookup[Program]) -> None:
         self.command = command
-        self.folders = folders
-        """The folders that it may run in; empty: where the text starts."""
         self.is_known = is_static(command.path)
         """Whether the program is known."""
         self._programs = programs

@@ -18,7 +18,7 @@ from policyguard.shell.files import (
     reads_all,
     reads_nothing,
 )
-from policyguard.shell.folders import find_folders, join_folder
+from policyguard.shell.folders import join_folder
 from policyguard.shell.options import WrapperOptions, read_code_options
 from policyguard.shell.reader import ShellReader
 from policyguard.shell.script.outputs import find_names_of
@@ -65,16 +65,16 @@ class _Command:
         """Whether it runs a program that is a command of its own, as `python -m pytest` does."""
 
 
-def find_paths(text: str, line: CommandLine, reader: ShellReader) -> Iterator[str]:
-    """Yield the paths that the commands of `text` name: words and targets of redirections.
+def find_paths(line: CommandLine, reader: ShellReader) -> Iterator[str]:
+    """Yield the paths that the commands of a text name: words and targets of redirections.
 
     A redirection to `/dev/null` names none. They are relative to the folder in which the text
     starts; unknown parts stay marked. A path after a `cd` that may not have happened is yielded
     for each folder that it may be in.
     """
-    for simple, folders in zip(line.commands, find_folders(text, line), strict=True):
+    for simple in line.commands:
         command = _Command(simple, reader)
-        folders = _add_own(folders, command)
+        folders = _add_own(simple.folders, command)
         touched = dict.fromkeys(_find_touched(command, reader))
         for path in touched:
             yield from _place(path, folders)
@@ -116,9 +116,7 @@ def _add_own(folders: tuple[str, ...], command: _Command) -> tuple[str, ...]:
     return (*folders, *(join_folder(folder, value) for value in own for folder in folders))
 
 
-def find_paths_of(
-    text: str, line: CommandLine, reader: ShellReader, chosen: Collection[int]
-) -> Iterator[str]:
+def find_paths_of(line: CommandLine, reader: ShellReader, chosen: Collection[int]) -> Iterator[str]:
     """Yield what `find_paths` does, of the commands with the indices `chosen` alone.
 
     Commands that wrote files which they name belong to them. Where a path of theirs is not written
@@ -135,8 +133,8 @@ def find_paths_of(
     for index in chosen:
         if not (own[index] or _names_files_in_code(line, index)):
             own[index] = ["."]
-    for paths, command, folders in zip(own, commands, find_folders(text, line), strict=True):
-        folders = _add_own(folders, command)
+    for paths, command in zip(own, commands, strict=True):
+        folders = _add_own(command.simple.folders, command)
         for path in dict.fromkeys(paths):
             yield from _place(path, folders)
 

@@ -128,7 +128,8 @@ def test_patterns_match_the_same(text: str) -> None:
     [
         ("dd > /dev/sd*", "cd /dev && dd of=sda", True),
         ("dd > /dev/sd*", "cd /tmp && dd of=sda", False),
-        ("dd > /dev/sd*", "cd /dev; cd /tmp && dd of=sda", True),
+        ("dd > /dev/sd*", "cd /dev; cd /tmp && dd of=sda", False),
+        ("dd > /dev/sd*", "cd /dev && cd /tmp; dd of=sda", True),
         ("> /etc/**", "cd /etc && echo x > passwd", True),
         ("cat < /etc/shadow", "cd /etc && cat shadow", True),
         ("tee > /etc/**", "cd /srv && echo a | tee b", False),

@@ -104,7 +104,7 @@ class ShellCommands:
         from policyguard.shell.touched import find_paths_of, normalize
 
         chosen = patterns.find_commands(command)
-        found = find_paths_of(command, self.read(command), self.reader, chosen) if chosen else ()
+        found = find_paths_of(self.read(command), self.reader, chosen) if chosen else ()
         return list(dict.fromkeys(normalize(path).replace(GLOB, "*") for path in found))
 
     def _is_opaque(self, command: str) -> bool:

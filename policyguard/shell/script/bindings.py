@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from itertools import product
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.shell.command_line import ANY, MANY
+from policyguard.shell.folders import ANYWHERE, AT_START, Place, Position, be_at
 from policyguard.shell.script.assigned_names import (
     DECLARERS,
     READ_INTO,
@@ -34,8 +32,6 @@ from policyguard.shell.script.values import (
     without_patterns,
 )
 
-_USED = lazy_pattern(r"\$\{?([A-Za-z_]\w*)")
-
 
 class Kept(msgspec.Struct, frozen=True, gc=False):
     """The values of all variables at some place of a text."""
@@ -47,10 +43,16 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
     exported: frozenset[str]
     hidden: int
     """How many names had been hidden until then."""
+    position: Position
 
 
 class Bindings:
     """The values that a text has given to its variables, up to some place of it."""
+
+    position = AT_START
+    """Where the shell may be."""
+    process = 0
+    """Which shell it is: functions of one are not known in another that it starts."""
 
     def __init__(self, max_values: int) -> None:
         self._max_values = max_values
@@ -86,11 +88,29 @@ class Bindings:
         self._expected.update(find_assigned(text))
         self.destabilize(find_counted(text))
 
+    def settle(self) -> Place:
+        """Begin a command that runs whether or not the last one succeeded; return where."""
+        position = self.position
+        if position.passed is not position.failed:
+            self.position = position = be_at(position.settle())
+        return position.passed
+
+    def leave_folder(self) -> None:
+        """Make unknown what may name something from where the shell was, as `$PWD/x` does."""
+        if self._values:
+            self.forget([name for name, values in self._values.items() if _is_placed(values)])
+        if self.positional is not None and _is_placed(self.positional):
+            self.positional = None
+
     def destabilize(self, names: Iterable[str]) -> None:
         """Make the values of these variables unknown, whatever is assigned later."""
         before = len(self._unstable)
         self._unstable.update(names)
         self._losses += len(self._unstable) - before
+
+    def is_assigned(self, name: str) -> bool:
+        """Whether the text, or what runs it, may have given `name` a value."""
+        return name in self._expected or name in self._values or name in self._unstable
 
     def assign(self, name: str, value: Value, *, is_certain: bool) -> None:
         """Give `name` a value, beside those that it has unless this is certain to run.
@@ -141,72 +161,19 @@ class Bindings:
         """Note that these variables are arrays, whatever is assigned to them."""
         self._arrays.update(names)
 
-    @contextmanager
-    def in_process(self, given: Collection[str] = (), *, is_clean: bool = False) -> Iterator[None]:
-        """Let each variable have no value as well, where a program may not get it.
-
-        It gets those of `given` that are no constants, and exported ones that have a value and are
-        no arrays; if `is_clean`, perhaps none. It changes none.
-        """
-        kept = self.keep()
-        passed = set() if is_clean else set(filter(self._is_exported, kept.exported))
-        self._exported = frozenset(passed)
-        if not is_clean:
-            passed.update(name for name in given if name not in self._constants)
-        for name, values in kept.values.items():
-            if name not in passed:
-                self._set(name, (*values, ""))
-        try:
-            yield
-        finally:
-            self.restore(kept)
-
-    def _is_exported(self, name: str) -> bool:
-        values = self._values.get(name)
-        if values is None or name in self._arrays:
-            return False
-        return not any(isinstance(value, tuple) for value in values)
-
     def doubt_assignments(self) -> None:
         """Note that assignments from here on may leave a variable as it was."""
         self._is_replacing = False
 
-    def try_each(self, text: str) -> Iterator[None]:
-        """Let the variables that `text` uses be one of their values, then another; then each."""
-        names = self._find_choices(text) if self.have_choices else []
-        if not names:
-            yield
-            return
-        kept, ends = self.keep(), list[Kept]()
-        for chosen in product(*(self._values[name] for name in names)):
-            self.restore(kept)
-            self._values.update(zip(names, ((value,) for value in chosen), strict=True))
-            yield
-            ends.append(self.keep())
-        self.join(*ends)
-
-    def _find_choices(self, text: str) -> list[str]:
-        """Return the names in `text` that have several values, as far as they are few."""
-        names: list[str] = []
-        count = 1
-        for name in dict.fromkeys(_USED.findall(text)):
-            values = self.list_values(name)
-            count *= len(values)
-            if count > self._max_values:
-                break
-            if len(values) > 1:
-                names.append(name)
-        return names
-
     def keep(self) -> Kept:
         """Return the values, for `restore` after what has variables of its own."""
         values, hidden = dict(self._values), len(self._hidden)
-        return Kept(values, self.positional, self._losses, self._exported, hidden)
+        return Kept(values, self.positional, self._losses, self._exported, hidden, self.position)
 
     def restore(self, kept: Kept) -> None:
         """Give all variables the values that they had."""
         self._values, self.positional = dict(kept.values), kept.positional
-        self._exported = kept.exported
+        self._exported, self.position = kept.exported, kept.position
 
     def find_changes(self, kept: Kept) -> list[str]:
         """Return the names of the variables that have changed since."""
@@ -225,11 +192,19 @@ class Bindings:
                 self._values.pop(name, None)
             elif forget:
                 self._values[name] = UNKNOWN
+        if forget and not kept.position.covers(self.position):
+            self.position = be_at(ANYWHERE)
         self.join(kept)
         return self.keep()
 
     def join(self, *places: Kept) -> None:
-        """Make each value one of those that it has now or at these places: any may come before."""
+        """Make all that is known one of what it is now and at these places: any may come before."""
+        self.join_values(*places)
+        for kept in places:
+            self.position = self.position.join(kept.position)
+
+    def join_values(self, *places: Kept) -> None:
+        """Make each value one of those that it has now or at these places."""
         for kept in reversed(places):
             for name in self.find_changes(kept):
                 self._set(name, (*kept.values.get(name, UNKNOWN), *self.list_values(name)))
@@ -258,6 +233,8 @@ class Bindings:
         if kept.losses != self._losses or not kept.exported <= self._exported:
             return True
         if kept.positional is not None and self.positional is not kept.positional:
+            return True
+        if not kept.position.covers(self.position):
             return True
         return any(
             kept.values.get(name, UNKNOWN) != UNKNOWN or name not in self._expected
@@ -393,3 +370,11 @@ class Bindings:
         else:
             value = MANY
         self.replace(name, value)
+
+
+def _is_placed(words: Iterable[str | tuple[str, ...]]) -> bool:
+    """Whether some of these words, or of the lists among them, are paths from the folder."""
+    return any(
+        _is_placed(word) if isinstance(word, tuple) else word == "." or word[:2] == "./"
+        for word in words
+    )

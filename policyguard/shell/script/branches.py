@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from policyguard.shell.folders import be_at
 from policyguard.shell.script.bindings import Kept
 from policyguard.shell.script.inputs import Input, Tail
 from policyguard.shell.script.syntax_tree import Node
@@ -28,12 +29,14 @@ def run_if(reading: Statements, node: Node, given: Input, tail: Tail) -> list[in
         condition, body = _split_clause(clause)
         indices += reading.run_all(condition, given, tail)
         before = variables.keep()
+        variables.position = be_at(before.position.passed)
         indices += reading.run_all(body, given, tail)
         if not leaves(reading, body):
             ends.append(variables.keep())
         variables.restore(before)
+        variables.position = be_at(before.position.failed)
     if clauses[-1].type != "else_clause":
-        ends.append(before)
+        ends.append(variables.keep())
     _join(reading, ends)
     return indices
 

@@ -39,6 +39,8 @@ class _Body(msgspec.Struct, frozen=True, gc=False):
     """How many commands were read before it."""
     is_certain: bool
     """Whether it stands where all is run."""
+    process: int
+    """The shell that knows it."""
 
 
 class Functions:
@@ -74,7 +76,10 @@ class Functions:
         place = reading.source, node.start_byte
         if place not in bodies:
             before, is_certain = len(reading.commands), reading.is_certain and self._is_called
-            body = _Body(node, reading.source, reading.documents, given, tail, before, is_certain)
+            process = reading.variables.process
+            body = _Body(
+                node, reading.source, reading.documents, given, tail, before, is_certain, process
+            )
             self._bodies[name] = {**bodies, place: body}
             self._unread.add(name)
             self._finished.discard(name)
@@ -82,6 +87,7 @@ class Functions:
                 kept = reading.variables.forget_all()
                 self._run(name, None, given)
                 reading.variables.destabilize_changes(kept)
+                reading.control.note_later(before)
 
     def expect_later(self, first: int) -> None:
         """Note that the commands from an index on run at other times, as those of a trap."""
@@ -94,6 +100,7 @@ class Functions:
             self._sources[name] = (*self._sources.get(name, ()), *given.sources)
             variables = self._reading.variables
             variables.positional = variables.forget_all().positional
+            self._reading.control.doubt()
             return []
         self._unread.discard(name)
         return self._run(name, [MANY, *arguments], given)
@@ -140,6 +147,7 @@ class Functions:
         """Read the functions that may be called where it cannot be seen."""
         if not self:
             return
+        self._reading.control.run_anywhere()
         for index, command in enumerate(list(self._reading.commands)):
             for name in list(self._find_hidden(index, command)):
                 self._run(name, [MANY, *command.arguments], Input(command.sources))
@@ -185,11 +193,13 @@ class Functions:
                 self._calls.append((body.source, []))
                 reading.source, reading.documents = body.source, body.documents
                 own = body.given or given
-                indices += reading.run_redirected(body.definition, own, body.tail)
+                with reading.control.call():
+                    indices += reading.run_redirected(body.definition, own, body.tail)
                 variables.leave_function()
                 variables.join(*self._calls.pop()[1])
                 ends.append(variables.keep())
-            variables.join(*ends[:-1], *([] if bodies[0].is_certain else [kept]))
+            is_certain = bodies[0].is_certain and bodies[0].process == variables.process
+            variables.join(*ends[:-1], *([] if is_certain else [kept]))
         finally:
             reading.source, reading.documents = outer
             variables.positional = outer_positional

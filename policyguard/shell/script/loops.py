@@ -39,11 +39,11 @@ def run_for(reading: Statements, node: Node, given: Input, tail: Tail) -> list[i
         reading.loops += 1
         for value in values:
             variables.replace(name, value)
-            indices += (
-                reading.run_all(bodies, given, tail)
-                if is_one_word(value)
-                else run_again_and_again(reading, bodies, given, tail)
-            )
+            if is_one_word(value):
+                with reading.control.loop():
+                    indices += reading.run_all(bodies, given, tail)
+            else:
+                indices += run_again_and_again(reading, bodies, given, tail)
             ends += variables.list_values(name)  # a loop may end before its last value
         reading.loops -= 1
     variables.join(kept)
@@ -57,9 +57,11 @@ def run_again_and_again(
     """Run the statements of a loop, again as long as they change what they may read."""
     variables, is_second = reading.variables, False
     kept = variables.keep()
-    indices = reading.run_all(nodes, given, tail)
+    with reading.control.loop():
+        indices = reading.run_all(nodes, given, tail)
     while variables.has_lost(kept):
         kept = variables.begin_again(kept, forget=is_second)
         is_second = True
-        indices += reading.run_all(nodes, given, tail)
+        with reading.control.loop():
+            indices += reading.run_all(nodes, given, tail)
     return indices

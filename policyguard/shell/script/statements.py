@@ -6,19 +6,23 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from policyguard.shell.command_line import MANY, NAME, CommandLine, SimpleCommand
-from policyguard.shell.plain import PlainCommand, has_control_characters
+import msgspec
+
+from policyguard.shell.command_line import HERE, MANY, NAME, CommandLine, SimpleCommand
+from policyguard.shell.folders import AT_START, may_move
+from policyguard.shell.plain import has_control_characters
 from policyguard.shell.script.assigned_names import VARIABLE_NAME
 from policyguard.shell.script.assignments import assign, run_declaration
 from policyguard.shell.script.branches import run_case, run_if
+from policyguard.shell.script.control import Control
 from policyguard.shell.script.evaluated import has_command, run_evaluated
 from policyguard.shell.script.functions import Functions
 from policyguard.shell.script.inputs import NO_TAIL, NOTHING, Input, Tail
-from policyguard.shell.script.lists import run_list, run_pipeline
+from policyguard.shell.script.lists import run_list, run_moving, run_pipeline, run_plain
 from policyguard.shell.script.loops import run_again_and_again, run_for
 from policyguard.shell.script.redirections import Redirections
 from policyguard.shell.script.rewriting import HereDocument, lift
-from policyguard.shell.script.syntax_tree import EXPRESSIONS, Node, parse
+from policyguard.shell.script.syntax_tree import DECLARATIONS, EXPRESSIONS, Node, is_simple, parse
 from policyguard.shell.script.variables import Variables
 from policyguard.shell.script.word_reader import EXPANSIONS, read_raw
 from policyguard.shell.script.wrapped import Wrapped
@@ -31,7 +35,6 @@ if TYPE_CHECKING:
 _REDIRECTS = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
 _VANISHING = re.compile(r"""(?:"(?=[^"]*(?:\$\{?@|\[@\]))(?:\$@|\$\w+|\$\{[^{}"]*\})+"|[^'"])+""")
 """Words that are none if all in them is empty."""
-_DECLARATIONS = frozenset(("declaration_command", "unset_command"))
 _LOOPS = frozenset(("while_statement", "c_style_for_statement"))
 _CONDITIONAL = _LOOPS | {"redirected_statement"}
 """Statements that may not run, or more than once."""
@@ -42,10 +45,9 @@ _UNCERTAIN = _CONDITIONAL | {
     "list",
     "pipeline",
     "subshell",
+    "negated_command",
 }
 """Statements in which a function that is defined may be missing behind them."""
-_SIMPLE = _DECLARATIONS | {"command", "variable_assignment"}
-"""Statements that are read once for each of the values that a variable may have."""
 _HIDDEN_FILES = re.compile("(?:dot_?glob|glob_?dots|GLOBIGNORE)", re.IGNORECASE)
 _IN_BACKGROUND = re.compile(rb"\s*&(?!&)")
 
@@ -79,11 +81,13 @@ class Statements:
         self._statements = 0
         self._unread_chars = self.bounds.chars * self.bounds.depth
         self.functions = Functions(self)
+        self.control = Control(self)
         self.wrapped = Wrapped(self)
         self.redirections = Redirections(self, self.wrapped.files)
 
     def finish(self) -> CommandLine:
         """Return the result of the reading."""
+        self.control.finish()
         return CommandLine(tuple(self.commands), tuple(self.opaque))
 
     def read_text(self, text: str, given: Input = NOTHING) -> list[int]:
@@ -120,32 +124,19 @@ class Statements:
             self.matches_hidden = True
         plain = self.reader.split_plain(text)
         if plain is not None:
-            return self._run_plain(plain, given)
+            run = run_moving if may_move(text) else run_plain
+            return run(self, plain, given)
         lifted, self.documents = lift(text)
         self.source = lifted.encode()
         root = parse(self.source, self.bounds.milliseconds)
         if root is None:
             return self.add_unknown("parser ran out of time", given.sources)
+        if root.has_error and may_move(text):
+            self.control.drifts = True
         indices = self.run(root, given, NO_TAIL)
         if root.has_error:
             indices += self.add_unknown("syntax error", given.sources)
         return indices
-
-    def _run_plain(self, commands: Sequence[PlainCommand], given: Input) -> list[int]:
-        """Run commands that need no tree: lists and pipelines of them."""
-        indices: list[int] = []
-        last: list[int] = []
-        for command in commands:
-            if len(command.words) > self.bounds.words:
-                raise TooMuchError("too many words")
-            if command.is_piped:
-                output = self.wrapped.outputs.static_output(last)
-                read = Input(tuple(dict.fromkeys(last)), output)
-            else:
-                indices += last
-                read = given
-            last = self.wrapped.add(command.words, read, command.redirects, (), ())
-        return indices + last
 
     def add_unknown(self, reason: str, sources: Sequence[int] = ()) -> list[int]:
         """Note that something runs which cannot be seen; `sources` are where it comes from."""
@@ -161,6 +152,9 @@ class Statements:
         """Add a command; return its index."""
         if len(self.commands) >= self.bounds.commands:
             raise TooMuchError("too many commands")
+        is_moved = self.variables.position is not AT_START or self.control.drifts
+        if command.folders is HERE and is_moved:
+            command = msgspec.structs.replace(command, folders=self.control.find_folders())
         self.commands.append(command)
         return len(self.commands) - 1
 
@@ -170,7 +164,8 @@ class Statements:
         `chosen` says that the variables of a command have one value each.
         """
         self.count(1)
-        if self.variables.have_choices and not chosen and _is_simple(node):
+        self.variables.settle()
+        if self.variables.have_choices and not chosen and is_simple(node):
             indices: list[int] = []
             for _ in self.variables.try_each(self.text(node)):
                 indices += self.run(node, given, tail, chosen=True)
@@ -188,7 +183,10 @@ class Statements:
         finally:
             self.leave()
             self.is_certain = is_certain
-            if kept is not None:
+            if kind == "redirected_statement" and kept is not None:
+                self.variables.join_values(kept)  # it fails if a file cannot be opened
+                self.variables.position = self.variables.position.skip("&&", kept.position)
+            elif kept is not None:
                 self.variables.join(kept)
 
     @property
@@ -216,6 +214,11 @@ class Statements:
             if b"\n" in gap or b"\\" in gap:
                 self.add_unknown("syntax error")
             end = child.end_byte
+
+    def check_words(self, words: Sequence[str]) -> None:
+        """Stop where a command has more words than the bounds allow."""
+        if len(words) > self.bounds.words:
+            raise TooMuchError("too many words")
 
     def check_length(self, length: int) -> None:
         """Stop where the words of a command become longer than any text."""
@@ -245,7 +248,7 @@ class Statements:
             return run_if(self, node, given, tail)
         if kind == "case_statement":
             return run_case(self, node, given, tail)
-        if kind in _DECLARATIONS:
+        if kind in DECLARATIONS:
             return run_declaration(self, node, tail)
         if kind == "variable_assignment":
             names = assign(self, node, is_certain=True)
@@ -271,7 +274,10 @@ class Statements:
             self.variables.destabilize(VARIABLE_NAME.findall(header))
         if kind in _LOOPS:
             return run_again_and_again(self, node.named_children, given, tail)
-        return self.run_all(node.named_children, given, tail)
+        indices = self.run_all(node.named_children, given, tail)
+        if kind == "negated_command":
+            self.variables.position = self.variables.position.negate()
+        return indices
 
     def run_all(self, nodes: Sequence[Node], given: Input, tail: Tail) -> list[int]:
         """Run statements one after the other."""
@@ -282,9 +288,13 @@ class Statements:
                 kept = self.variables.keep()
                 self.is_certain = False
             indices += self.run(node, given, tail)
-            if kept is not None:
-                self.variables.join(kept)
             self.is_certain = is_certain
+            if kept is not None:
+                self.variables.join_values(kept)
+                if node.type != "list":
+                    self.variables.position = kept.position
+            elif self.control.stops and is_simple(node):
+                self.control.stop_on_failure()
         return indices
 
     def is_in_background(self, node: Node) -> bool:
@@ -330,8 +340,7 @@ class Statements:
     def _run_command(self, node: Node, given: Input, tail: Tail) -> list[int]:
         simple = split_simple(self.text(node))
         if simple is not None:
-            if len(simple) > self.bounds.words:
-                raise TooMuchError("too many words")
+            self.check_words(simple)
             return self.wrapped.add([*simple, *tail.words], given, tail.redirects, (), ())
         words: list[str] = []
         names: tuple[str, ...] = ()
@@ -358,8 +367,7 @@ class Statements:
                 self.check_length(length)
                 words += more_words
         words += tail.words
-        if len(words) > self.bounds.words:
-            raise TooMuchError("too many words")
+        self.check_words(words)
         kept = self.variables.keep() if assignments else None
         for child in assignments:  # all other words are expanded before
             names += assign(self, child, is_certain=False)
@@ -390,11 +398,3 @@ class Statements:
         if known is not None and len(indices) == 1:
             return known.rstrip("\n")
         return NAME if self.wrapped.outputs.prints_names(indices) else MANY
-
-
-def _is_simple(node: Node) -> bool:
-    """Whether a node is a command or an assignment, which may be redirected."""
-    kind = node.type
-    return kind in _SIMPLE or (
-        kind == "redirected_statement" and node.named_children[0].type in _SIMPLE
-    )

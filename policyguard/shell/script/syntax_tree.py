@@ -19,7 +19,7 @@ import tree_sitter
 import tree_sitter_bash
 from tree_sitter import Node
 
-__all__ = ["EXPRESSIONS", "Node", "parse"]
+__all__ = ["DECLARATIONS", "EXPRESSIONS", "Node", "is_simple", "parse"]
 
 _LANGUAGE = tree_sitter.Language(tree_sitter_bash.language())
 _SHORT = 1024
@@ -51,6 +51,8 @@ EXPRESSIONS = frozenset(
     )
 )
 """The kinds of nodes that words and their parts have."""
+DECLARATIONS = frozenset(("declaration_command", "unset_command"))
+_SIMPLE = DECLARATIONS | {"command", "variable_assignment"}
 
 
 class _Parser(threading.local):
@@ -78,3 +80,11 @@ def parse(source: bytes, milliseconds: int) -> Node | None:
         parser.reset()
         return None
     return tree.root_node
+
+
+def is_simple(node: Node) -> bool:
+    """Whether a node is a command or an assignment, which may be redirected."""
+    kind = node.type
+    return kind in _SIMPLE or (
+        kind == "redirected_statement" and node.named_children[0].type in _SIMPLE
+    )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.model.shell import Wrapper
 from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME
-from policyguard.shell.script.bindings import Bindings
+from policyguard.shell.script.bindings import Bindings, Kept
 from policyguard.shell.script.positional import Positional, choose
 from policyguard.shell.script.values import WHITE
 from policyguard.shell.words import BREAK, EMPTY, is_static, protect
@@ -18,11 +20,14 @@ from policyguard.shell.words import BREAK, EMPTY, is_static, protect
 if TYPE_CHECKING:
     from policyguard.shell.script.statements import Statements
 
+_USED = lazy_pattern(r"\$\{?([A-Za-z_]\w*)")
 _NUMBERS = frozenset("?#$!-0") | {"RANDOM", "LINENO", "SECONDS", "UID", "EUID", "PPID", "BASHPID"}
 
 
 class Variables(Bindings):
     """The variables of a text, its arguments, and what the environment is known to have."""
+
+    _processes = 0
 
     def __init__(
         self,
@@ -39,6 +44,62 @@ class Variables(Bindings):
         self._plain = plain
         self.folder = folder
         """The current folder."""
+
+    @contextmanager
+    def in_process(self, given: Collection[str] = (), *, is_clean: bool = False) -> Iterator[None]:
+        """Let each variable have no value as well, where a program may not get it.
+
+        It gets those of `given` that are no constants, and exported ones that have a value and are
+        no arrays; if `is_clean`, perhaps none. It changes none.
+        """
+        kept, process = self.keep(), self.process
+        self._processes += 1
+        self.process = self._processes
+        passed = set() if is_clean else set(filter(self._is_exported, kept.exported))
+        self._exported = frozenset(passed)
+        if not is_clean:
+            passed.update(name for name in given if name not in self._constants)
+        for name, values in kept.values.items():
+            if name not in passed:
+                self._set(name, (*values, ""))
+        try:
+            yield
+        finally:
+            self.restore(kept)
+            self.process = process
+
+    def _is_exported(self, name: str) -> bool:
+        values = self._values.get(name)
+        if values is None or name in self._arrays:
+            return False
+        return not any(isinstance(value, tuple) for value in values)
+
+    def try_each(self, text: str) -> Iterator[None]:
+        """Let the variables that `text` uses be one of their values, then another; then each."""
+        names = self._find_choices(text) if self.have_choices else []
+        if not names:
+            yield
+            return
+        kept, ends = self.keep(), list[Kept]()
+        for chosen in product(*(self._values[name] for name in names)):
+            self.restore(kept)
+            self._values.update(zip(names, ((value,) for value in chosen), strict=True))
+            yield
+            ends.append(self.keep())
+        self.join(*ends)
+
+    def _find_choices(self, text: str) -> list[str]:
+        """Return the names in `text` that have several values, as far as they are few."""
+        names: list[str] = []
+        count = 1
+        for name in dict.fromkeys(_USED.findall(text)):
+            values = self.list_values(name)
+            count *= len(values)
+            if count > self._max_values:
+                break
+            if len(values) > 1:
+                names.append(name)
+        return names
 
     def read(self, name: str, *, quoted: bool) -> str:
         """Return what `$name` stands for, as a part of a word."""
@@ -152,10 +213,12 @@ def enter_wrapper(reading: Statements, wrapper: Wrapper, index: int) -> Iterator
         finally:
             outer.destabilize_changes(kept)
             reading.functions.expect_later(index)
+            reading.control.note_later(index)
     elif wrapper.elsewhere:
         bounds = reading.bounds
         folder = f"/{NAME}"
         reading.variables = Variables(reading.reader.variables, bounds.loop_values, folder=folder)
+        reading.variables.position, reading.variables.process = outer.position, -1
         try:
             yield
         finally:

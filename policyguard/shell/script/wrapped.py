@@ -25,6 +25,7 @@ from policyguard.shell.plain import KEYWORDS
 from policyguard.shell.script.appended_input import add_input
 from policyguard.shell.script.assigned_names import ASSIGNING
 from policyguard.shell.script.code_reader import CodeReader
+from policyguard.shell.script.control import CONTROLLING
 from policyguard.shell.script.evaluated import (
     EVALUATING,
     find_evaluated,
@@ -62,6 +63,8 @@ class Wrapped:
         self._programs = reader.programs
         self.files = WrittenFiles(reading, self.outputs)
         self._aliases: dict[str, str] = {}
+        self.has_disabled = False
+        """Whether `enable` may have replaced what is built into the shell."""
         self._code_reader = CodeReader(self)
 
     def add(
@@ -95,8 +98,12 @@ class Wrapped:
         is_known = is_static(program)
         if not is_known:
             program = find_unknown_end(program)
+        position = reading.variables.position
+        folders = position.passed.folders
+        if position.passed is not position.failed or not folders or reading.control.drifts:
+            folders = reading.control.find_folders()
         command = SimpleCommand(
-            path, program, tuple(arguments), redirects, variables, sources, around
+            path, program, tuple(arguments), redirects, variables, sources, around, False, folders
         )
         index = reading.add(command)
         if given.text is not None:
@@ -111,6 +118,8 @@ class Wrapped:
                 indices += functions.call(path, arguments, given)
             else:
                 functions.expect(words)
+        if program in CONTROLLING:
+            reading.control.note(command)
         return indices
 
     def _add_run(self, index: int, given: Input, *, is_known: bool) -> list[int]:
@@ -188,7 +197,7 @@ class Wrapped:
         return (
             name not in self.reading.functions
             and name not in self._aliases
-            and not any(one.program == "enable" for one in self.reading.commands)
+            and not self.has_disabled
         )
 
     def assign(self, name: str, value: str) -> None:
@@ -314,7 +323,7 @@ class Wrapped:
             return [each for words in made for each in self.run_text(" ".join(words), given)]
         assigned = (*command.variables, *names)
         if options.folder:
-            self.reading.add(SimpleCommand("cd", "cd", (options.folder,), wrappers=around))
+            self.reading.control.enter(options.folder, around)
         has_input = wrapper.appends or options.placeholder
         made = add_input(self, rest, given, options) if has_input else [rest]
         if options.other_command:

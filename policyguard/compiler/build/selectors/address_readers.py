@@ -71,14 +71,14 @@ class PathReader:
 
         line = self._shell.read(command)
         patched = find_patched_files(command) if BEGIN_PATCH in command else ()
-        return tuple(dict.fromkeys((*find_paths(command, line, self._shell.reader), *patched)))
+        return tuple(dict.fromkeys((*find_paths(line, self._shell.reader), *patched)))
 
     def _find_paths_of(self, patterns: CommandPatterns, command: str) -> tuple[str, ...]:
         from policyguard.shell.touched import find_paths_of
 
         line = self._shell.read(command)
         chosen = patterns.find_commands(command)
-        return tuple(dict.fromkeys(find_paths_of(command, line, self._shell.reader, chosen)))
+        return tuple(dict.fromkeys(find_paths_of(line, self._shell.reader, chosen)))
 
 
 def _is_url(path: str) -> bool:

@@ -1,0 +1,185 @@
+"""Commands of the shell that say where it goes on, and whether: `cd`, `exit`, `break`, `set -e`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from policyguard.shell.command_line import HERE, MANY, SimpleCommand
+from policyguard.shell.folders import (
+    ANYWHERE,
+    FOLDER_COMMANDS,
+    START,
+    UNREACHED,
+    Folders,
+    Place,
+    Position,
+    be_at,
+    may_move,
+)
+from policyguard.shell.words import is_static
+
+if TYPE_CHECKING:
+    from policyguard.shell.script.statements import Statements
+
+_IN_PATH = re.compile(r"(?!/|\.\.?(?:/|\Z))")
+"""A folder that `cd` looks for in those of CDPATH."""
+_LEAVING = frozenset(("exit", "return", "continue", "break"))
+CONTROLLING = FOLDER_COMMANDS | _LEAVING | {"set", "shopt", "enable"}
+
+
+class Control:
+    """Where the shell of one reading is, and what it has said about going on."""
+
+    stops: bool | None = False
+    """Whether it ends where a command fails; None if that is no longer known."""
+    drifts = False
+    """Whether something may change the folder at any time."""
+    _visited: Folders = HERE
+    """All folders that it has been in."""
+    _later: tuple[range, ...] = ()
+    """Commands that run at other times, as those of a trap."""
+    _loops: tuple[list[Position], ...] = ()
+    """For each loop that runs, where it may be at an early end of its body."""
+
+    def __init__(self, reading: Statements) -> None:
+        self._reading = reading
+
+    def find_folders(self) -> Folders:
+        """Return the folders that a command may run in which begins."""
+        return self.settle().folders or self._anywhere().folders
+
+    def settle(self) -> Place:
+        """Begin a command that runs whether or not the last one succeeded; return where."""
+        place = self._reading.variables.settle()
+        return ANYWHERE if self.drifts else place
+
+    def enter(self, folder: str, around: tuple[str, ...]) -> None:
+        """Add what a program does before it runs another in this folder."""
+        command = SimpleCommand("cd", "cd", (folder,), wrappers=around)
+        self._reading.add(command)
+        self.note(command)
+        self._reading.variables.position = be_at(self._reading.variables.position.passed)
+
+    def note(self, command: SimpleCommand) -> None:
+        """Follow a command of `CONTROLLING`."""
+        program, variables = command.path, self._reading.variables
+        if command.program in FOLDER_COMMANDS:
+            here = self.settle()
+            moved = here.move(command.program, command.arguments)
+            if variables.is_assigned("CDPATH") and any(map(_IN_PATH.match, command.arguments)):
+                moved = ANYWHERE
+            is_certain = program in FOLDER_COMMANDS and self._reading.wrapped.is_builtin(program)
+            variables.position = Position(moved, here) if is_certain else be_at(here.join(moved))
+            variables.leave_folder()
+            self._visited += moved.folders
+        elif command.program == "enable":
+            self._reading.wrapped.has_disabled = True
+        elif program in ("set", "shopt"):
+            self._note_option(command)
+        elif program in _LEAVING and self._leaves(command):
+            if program in ("continue", "break"):
+                for ends in self._loops:
+                    ends.append(variables.position)
+            variables.position = be_at(UNREACHED)
+
+    def _leaves(self, command: SimpleCommand) -> bool:
+        """Whether nothing behind a command is reached from it."""
+        name, words = command.path, command.arguments
+        if command.redirects or len(words) > 1 or any(MANY in word for word in words):
+            return False  # `exit 1 2` goes on
+        if not self._reading.wrapped.is_builtin(name):
+            return False
+        if name == "return":
+            return self._reading.functions.is_own_text
+        return name == "exit" or bool(self._loops)
+
+    def _note_option(self, command: SimpleCommand) -> None:
+        changed = _find_errexit(command)
+        if changed == "":
+            return
+        reading = self._reading
+        is_certain = reading.replaces_values and not command.wrappers
+        if self.stops is None or changed is None or not is_certain:
+            self.stops = None
+        else:
+            self.stops = changed == "-" and reading.wrapped.is_builtin("set")
+
+    def stop_on_failure(self) -> None:
+        """Go on only where the simple command that has run did not fail, if `set -e` says so."""
+        reading = self._reading
+        if self.stops and reading.replaces_values and not reading.opaque:
+            reading.variables.position = Position(reading.variables.position.passed, UNREACHED)
+
+    @contextmanager
+    def loop(self) -> Iterator[None]:
+        """Run the body of a loop, which may end early."""
+        ends = list[Position]()
+        outer, self._loops = self._loops, (*self._loops, ends)
+        try:
+            yield
+        finally:
+            self._loops = outer
+            variables = self._reading.variables
+            for end in ends:
+                variables.position = variables.position.join(end)
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Run a function, in which no loop of its caller ends."""
+        loops, self._loops = self._loops, ()
+        try:
+            yield
+        finally:
+            self._loops = loops
+
+    def doubt(self) -> None:
+        """Go on where it is not known what a part of the text has changed."""
+        variables = self._reading.variables
+        if may_move(self._reading.source.decode()):
+            variables.position = variables.position.join(be_at(ANYWHERE))
+
+    def run_anywhere(self) -> None:
+        """Go on where the shell may be at any time."""
+        self._reading.variables.position = be_at(self._anywhere())
+
+    def _anywhere(self) -> Place:
+        return START.join(Place(self._visited))
+
+    def note_later(self, first: int) -> None:
+        """Note that the commands from an index on run at other times."""
+        commands = self._reading.commands
+        self._later += (range(first, len(commands)),)
+        if any(command.program in FOLDER_COMMANDS for command in commands[first:]):
+            self.drifts = True
+
+    def finish(self) -> None:
+        """Place the commands that run at other times, now that it is known where that may be."""
+        if not self._later:
+            return
+        commands, folders = self._reading.commands, self._anywhere().folders
+        for index in {index for indices in self._later for index in indices}:
+            commands[index] = msgspec.structs.replace(commands[index], folders=folders)
+
+
+def _find_errexit(command: SimpleCommand) -> str | None:
+    """Return `-` if the shell is to end where a command fails, `+` if not, None if unknown."""
+    found, sign, is_name = "", "", False
+    for word in command.arguments:
+        if not is_static(word):
+            return None
+        if is_name:
+            is_name, found = False, sign if word == "errexit" else found
+            continue
+        sign, letters = word[:1], word[1:]
+        if sign not in ("-", "+") or word == "--":
+            break
+        is_name = letters.endswith("o")
+        found = sign if "e" in letters else found
+    if command.path == "shopt":
+        return None if "errexit" in command.arguments or "-o" in command.arguments else ""
+    return found

@@ -152,6 +152,8 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     connects: Literal["operands", "first", "remotes"] | None = None
     """Which operands are hosts: all, the first, or those like `user@host:path`. URLs are found
     anyway."""
+    connects_by: tuple[str, ...] = ()
+    """Options whose value is a host, or several with commas between them, as `-h` of psql."""
     offline: tuple[str, ...] = ()
     """Subcommands that connect to no host, where it connects to `remotes`: what looks like one
     there is something else, as `HEAD:file` of git `show`."""

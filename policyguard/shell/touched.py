@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import takewhile
 
 from policyguard.model.shell import Program
-from policyguard.shell.arguments import UNKNOWN_PROGRAM, Arguments, read_arguments
+from policyguard.shell.arguments import UNKNOWN_PROGRAM, Arguments, Option, read_arguments
 from policyguard.shell.command_line import ANY, GLOB, MANY, NAME, CommandLine, SimpleCommand
 from policyguard.shell.files import (
     drop_script,
@@ -275,18 +275,33 @@ def _find_own_urls(arguments: Arguments, program: Program) -> Iterator[str]:
         start = _URL.search(word)
         if start is not None and not program.prints and not _SPACE.search(word):
             yield _cut(word[start.start() :])
+    hosts = [
+        host
+        for option in arguments.options
+        for host in _find_value(option, program.connects_by).split(",")
+        if host and host[0] != "/"  # a socket
+    ]
     if program.connects in ("operands", "first"):
-        for word in arguments.operands[: 1 if program.connects == "first" else None]:
-            if not _URL.search(word):
-                host = _HOST.match(word)
-                yield f"{program.scheme}://{host[1] if host else word}"
-    elif program.connects == "remotes":
+        hosts += arguments.operands[: 1 if program.connects == "first" else None]
+    for word in hosts:
+        if not _URL.search(word):
+            host = _HOST.match(word)
+            yield f"{program.scheme}://{host[1] if host else word}"
+    if program.connects == "remotes":
         for word in _find_possible_remotes(arguments, program):
             remote = None if _URL.search(word) else _REMOTE.match(word)
             if remote is not None:
                 yield f"{program.scheme}://{remote[1]}"
             elif not word.strip(MANY + ANY):
                 yield word
+
+
+def _find_value(option: Option, names: Sequence[str]) -> str:
+    """Return the value of an option with one of these names; empty if there is none."""
+    text = option.text
+    if text in names:
+        return option.value or ""
+    return text[2:] if text[:2] in names else ""
 
 
 def _find_possible_remotes(arguments: Arguments, program: Program) -> Sequence[str]:

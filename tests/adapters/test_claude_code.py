@@ -33,6 +33,12 @@ def test_an_allowed_call_gets_no_answer(host: ClaudeCodeEvents) -> None:
     assert host.after({"stdout": "a", "stderr": "", "interrupted": False}) == NOTHING
 
 
+def test_half_of_a_surrogate_pair_is_text_as_any(host: ClaudeCodeEvents) -> None:
+    assert host.before("Bash", {"command": "echo \ud83d"}) == NOTHING
+    assert host.after({"stdout": "\ude00", "stderr": "", "interrupted": False}) == NOTHING
+    assert decision(host.before("Bash", {"command": "rm canary \ud83d"}))[0] == "deny"
+
+
 def test_a_refused_call_is_denied_with_its_reason(host: ClaudeCodeEvents) -> None:
     kind, reason = decision(host.before("Bash", {"command": "rm canary"}))
     assert kind == "deny"

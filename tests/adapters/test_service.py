@@ -126,6 +126,16 @@ def test_results_come_back_as_result_rules_leave_them(
     assert [one["id"] for one in recorded["violations"]] == ["result_rules/keys"]
 
 
+def test_half_of_a_surrogate_pair_is_text_as_any(
+    shared_service: RunningService, session: str
+) -> None:
+    args = {"path": "a\ud83d"}
+    assert shared_service.check(session, "read", args=args, call="h1")["allowed"]
+    key = "ghp_" + "a1B2" * 9 + " \ude00"
+    _, recorded = shared_service.ask("/v1/record", session=session, call="h1", result={"key": key})
+    assert recorded["result"] == {"key": "[secret_github_token] \ude00"}
+
+
 def test_sub_agents_charge_their_parent(shared_service: RunningService, session: str) -> None:
     effects = [
         shared_service.check(f"{session}{number}", "search", parent=session, args={"q": number})

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from policyguard.adapters import json_text
 from policyguard.adapters.client.connection import ask, serve_command
 from policyguard.adapters.client.location import locate_socket
 from policyguard.adapters.hooks.answer import HookAnswer, refuse
@@ -70,9 +71,9 @@ def request(
             return answer[0], answer[2]
     operation = next(one for one in OPERATIONS if one.path == path)
     try:
-        decoded = msgspec.json.decode(body, type=operation.request)
+        decoded = json_text.decode(body, operation.request)
         with open_sessions(policies, None if store is None else str(store)) as sessions:
-            return 200, msgspec.json.encode(operation.run(sessions, decoded))
+            return 200, json_text.encode(operation.run(sessions, decoded))
     except PolicyError:
         raise
     except Exception as error:  # noqa: BLE001 - as the service answers
@@ -85,7 +86,7 @@ def _mark_repeated(path: str, body: bytes) -> bytes | None:
     if path != "/v1/check":
         return None
     try:
-        document = msgspec.json.decode(body, type=dict)
-    except (msgspec.DecodeError, RecursionError):
+        document = json_text.decode(body, dict)
+    except msgspec.DecodeError:
         return None
-    return msgspec.json.encode({**document, "retry": True})
+    return json_text.encode({**document, "retry": True})

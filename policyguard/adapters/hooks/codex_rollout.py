@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from policyguard.adapters.json_text import decode
+
 _TAIL = 256 * 1024
 """How many bytes of a rollout are read, from its end."""
 
@@ -29,7 +31,7 @@ def read_calls(path: object, calls: Collection[str]) -> dict[str, LoggedCall]:
     for line in _read_tail(path) if isinstance(path, str) and names else ():
         if any(name in line for name in names):
             try:
-                _note(found, msgspec.json.decode(line), calls)
+                _note(found, decode(line), calls)
             except (msgspec.DecodeError, KeyError, TypeError, AttributeError):
                 continue  # not a line that we know, or the end of one
     return found

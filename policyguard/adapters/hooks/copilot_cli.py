@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from policyguard.adapters.hooks.answer import NO_OPINION, HookAnswer
 from policyguard.adapters.hooks.calls import cancel_calls, find_call, record_call
+from policyguard.adapters.json_text import decode
 from policyguard.adapters.sessions import ServedSessions, SessionRequest
 from policyguard.guard.session import Session
 from policyguard.model.effect import Effect
@@ -48,7 +47,7 @@ def _read_args(event: dict[str, Any]) -> dict[str, Any]:
     """Return a call's arguments, which are JSON text or an object."""
     args = event.get("toolArgs")
     if isinstance(args, str):
-        args = msgspec.json.decode(args) if args else {}
+        args = decode(args) if args else {}
     return args if isinstance(args, dict) else {"input": args}
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from policyguard.adapters.hooks import claude_code, codex, copilot_cli, gemini_cli, opencode
 from policyguard.adapters.hooks.answer import HookAnswer, refuse
+from policyguard.adapters.json_text import decode
 from policyguard.adapters.sessions import ServedSessions
 from policyguard.adapters.waiting import StillWaiting
 from policyguard.model.errors import PolicyguardError
@@ -34,7 +35,7 @@ def answer_hook(sessions: ServedSessions, host: str, body: bytes) -> HookAnswer:
     It allows it if the policy says so (`on_internal_error: allow`). Raises `StillWaiting`.
     """
     try:
-        event: dict[str, Any] = msgspec.json.decode(body, type=dict)
+        event: dict[str, Any] = decode(body, dict)
         return HOSTS[host](sessions, event)
     except StillWaiting:
         raise

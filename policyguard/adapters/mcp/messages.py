@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from policyguard.adapters import json_text
+
 Message = dict[str, Any]
 """A JSON-RPC request, notification or response."""
 
@@ -41,29 +43,18 @@ class MalformedError(ValueError):
 def decode(data: bytes | bytearray | memoryview) -> list[Message]:
     """Return the messages in a text: one, or those of a batch. Raises `MalformedError`."""
     try:
-        value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        value = _decode_odd(bytes(data))
+        value = json_text.decode(data)
+    except msgspec.DecodeError as error:
+        raise MalformedError(str(error)) from None
     messages = value if isinstance(value, list) else [value]
     if not messages or not all(isinstance(message, dict) for message in messages):
         raise MalformedError("not a JSON-RPC message")
     return messages
 
 
-def _decode_odd(data: bytes) -> Any:
-    """Decode what msgspec does not: lone surrogates, and numbers that no float holds."""
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise MalformedError(str(error)) from None
-
-
 def encode(message: Message | list[Message]) -> bytes:
     """Return a message as JSON, on one line."""
-    try:
-        return msgspec.json.encode(message)
-    except (UnicodeEncodeError, OverflowError, ValueError, TypeError):
-        return json.dumps(message, separators=(",", ":")).encode()
+    return json_text.encode(message)
 
 
 def as_judged(data: bytes, message: Message) -> bytes:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from policyguard.adapters import json_text
 from policyguard.adapters.client.connection import ask, serve_command
 from policyguard.adapters.client.location import locate_socket
 from policyguard.adapters.service.protocol import (
@@ -53,9 +54,9 @@ class Service:
 
     def post(self, path: str, request: Mapping[str, Any], answer: type[A]) -> A:
         """Return the answer to a request. Raises `ServiceRequestError`."""
-        body = msgspec.json.encode(request)
+        body = json_text.encode(request)
         deadline = time.monotonic() + _SECONDS
-        repeated = msgspec.json.encode({**request, "retry": True}) if path == "/v1/check" else None
+        repeated = json_text.encode({**request, "retry": True}) if path == "/v1/check" else None
         got = ask(self._socket, path, body, self._command, deadline, repeated=repeated)
         if got is None:
             raise ServiceRequestError("the service cannot be started")

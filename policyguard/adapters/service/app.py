@@ -22,6 +22,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from policyguard.adapters import json_text
 from policyguard.adapters.hooks.answer import HookAnswer
 from policyguard.adapters.hooks.hosts import HOSTS, answer_hook
 from policyguard.adapters.request_body import BodyError, read_body
@@ -125,7 +126,6 @@ class ServiceApp:
         self._decoders = {
             operation.path: msgspec.json.Decoder(operation.request) for operation in OPERATIONS
         }
-        self._encoder = msgspec.json.Encoder()
         self._pages = Starlette(
             routes=[
                 Route("/v1/shutdown", self._shut_down, methods=["POST"]),
@@ -160,7 +160,7 @@ class ServiceApp:
         try:
             body = await read_body(receive, MAX_BODY)
             await self._in_force.wait()
-            request = self._decoders[path].decode(body)
+            request = self._decode(path, body)
             if self._runs_at_once(request):
                 result = operation.run(self.sessions, request)
             else:
@@ -189,7 +189,7 @@ class ServiceApp:
         if not self._is_authorized(path, headers):
             return None
         try:
-            request = self._decoders[path].decode(body)
+            request = self._decode(path, body)
             if not self._runs_at_once(request):
                 return None
             self._on_request()
@@ -197,6 +197,12 @@ class ServiceApp:
         except Exception as error:  # noqa: BLE001 - each becomes an answer
             return self._describe_error(operation, error)
         return self._encode_result(operation, result, began)
+
+    def _decode(self, path: str, body: bytes) -> Any:
+        try:
+            return self._decoders[path].decode(body)
+        except msgspec.DecodeError:
+            return json_text.decode(body, self._operations[path].request)
 
     def note_request(self) -> None:
         """Note that someone uses the service: it is not idle."""
@@ -264,7 +270,7 @@ class ServiceApp:
         return not self._authorization or hmac.compare_digest(given, self._authorization)
 
     def _encode_result(self, operation: Operation, result: msgspec.Struct, began: float) -> Answer:
-        body = self._encoder.encode(result)
+        body = json_text.encode(result)
         self.metrics.note_request(operation.path, time.perf_counter() - began)
         return Answer(200, _JSON, body)
 
@@ -276,12 +282,12 @@ class ServiceApp:
             problem = describe_problem(error, operation.request)
         if problem.status == 500:
             log_failure(f"a request to {operation.path} failed")
-        return Answer(problem.status, _PROBLEM, self._encoder.encode(problem))
+        return Answer(problem.status, _PROBLEM, json_text.encode(problem))
 
     def _unauthorized(self) -> Answer:
         detail = "send the token of the service's token file as `Authorization: Bearer …`"
         problem = Problem(title="token missing or wrong", status=401, detail=detail)
-        return Answer(problem.status, _PROBLEM, self._encoder.encode(problem))
+        return Answer(problem.status, _PROBLEM, json_text.encode(problem))
 
     async def _send(self, send: Send, answer: Answer) -> None:
         headers = [
@@ -389,7 +395,7 @@ def _answer_hook(sessions: ServedSessions, host: str, body: bytes, wait: str) ->
 
 def _json(value: Any, status: int = 200) -> Response:
     media_type = "application/json" if status < 400 else "application/problem+json"
-    return Response(msgspec.json.encode(value), status, media_type=media_type)
+    return Response(json_text.encode(value), status, media_type=media_type)
 
 
 def _pid() -> int:

@@ -52,13 +52,16 @@ _IN_STEP = {"session", "fingerprint", "wall", "args", "tool", "policy", "at", "c
 """What of an event the step says already."""
 _IN_MESSAGE = {"text", "instead", "reason", "time_budgets", "allowed", "result", "timeout"}
 """What of a decision its message says."""
+_OF_CHAIN = {"chain", "prev", "hash"}
 _LEFT_OUT = _IN_STEP | _IN_MESSAGE
 
 
 class Play:
     """Two guards, their sessions, and the steps so far with what came of them."""
 
-    def __init__(self, stores: tuple[Store, Store], seed: int) -> None:
+    def __init__(
+        self, stores: tuple[Store, Store], seed: int, *, listens: bool = True, judges: bool = True
+    ) -> None:
         self.now = 10**18
         self.random = random.Random(seed)  # noqa: S311 - no secret
         self.lines: list[str] = []
@@ -72,8 +75,8 @@ class Play:
                 compiled,
                 clock=lambda: self.now,
                 store=store,
-                listener=self.events.append,
-                candidate=candidate,
+                listener=self.events.append if listens else None,
+                candidate=candidate if judges else None,
             )
             for store in stores
         ]
@@ -295,9 +298,11 @@ def _without_empty(value: Any) -> Any:
     return [*map(_without_empty, value)] if isinstance(value, (list, tuple)) else value
 
 
-def play(stores: tuple[Store, Store], seed: int) -> list[str]:
-    """Return the lines of a play."""
-    played = Play(stores, seed)
+def play(
+    stores: tuple[Store, Store], seed: int, *, listens: bool = True, judges: bool = True
+) -> list[str]:
+    """Return the lines of a play, with a listener or without, and with a candidate or without."""
+    played = Play(stores, seed, listens=listens, judges=judges)
     for _ in range(LENGTH):
         played.step()
     for guard in played.guards:
@@ -336,6 +341,33 @@ def test_a_play_goes_as_it_was_written_down(seed: int) -> None:
 def test_a_play_goes_alike_with_a_store_and_journals(tmp_path: Path, seed: int) -> None:
     """Though sessions are rebuilt there from their journals."""
     assert play(in_file(tmp_path), seed) == play(in_memory(), seed)
+
+
+@pytest.mark.parametrize("seed", range(300, 300 + examples(100, 6)))
+def test_a_play_leaves_the_same_journals_without_a_listener(tmp_path: Path, seed: int) -> None:
+    """Where nobody listens, most lines are written without an event."""
+    journals = []
+    for listens in (True, False):
+        folder = tmp_path / str(listens)
+        folder.mkdir()
+        play(in_file(folder), seed, listens=listens, judges=False)
+        names = Play((MemoryStore(caps=CAPS),) * 2, 0)
+        journals.append(
+            {
+                file.name: [
+                    names.normalize(_content(line)) for line in file.read_text().splitlines()
+                ]
+                for file in sorted(folder.glob("journal/*.jsonl"))
+            }
+        )
+    assert journals[0]
+    assert journals[0] == journals[1]
+
+
+def _content(line: str) -> str:
+    """Return an event without what chains it to the one before."""
+    event = json.loads(line)
+    return json.dumps({key: event[key] for key in event if key not in _OF_CHAIN})
 
 
 @pytest.mark.parametrize("seed", range(500, 500 + examples(60, 15)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,20 @@ def test_the_model_reads_a_yes_unless_it_has_made_the_call(policy: Path, clock: 
         recorded = session.record(session.check("deploy", {"to": "b"}), result="done")
     assert recorded.advice == (
         "`deploy`, which waited for an approval, is approved by ann: make the same call again"
+    )
+
+
+def test_the_model_reads_the_beginning_of_a_long_name(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "policyguard: 1\nname: n\nrules: {all: {when: call.args.n == 1, effect: ask}}\n"
+    )
+    with Guard.load(file) as guard:
+        session = guard.session("s")
+        session.deny(session.check("x" * 99, {"n": 1}), by="ann")
+        advice = session.record(session.check("look", {"n": 2}), result="fine").advice
+    assert advice == (
+        f"`{'x' * 80}`, which waited for an approval, was denied by ann; do without it"
     )
 
 
@@ -159,6 +174,18 @@ def test_a_no_survives_its_process_and_is_redacted(policy: Path, tmp_path: Path)
         file.read_bytes() for file in (tmp_path / "state").rglob("*") if file.is_file()
     )
     assert b"tok_abc" not in journals
+
+
+def test_a_copy_of_a_journal_asks_nothing(policy: Path, tmp_path: Path) -> None:
+    store = tmp_path / "state" / "store.db"
+    with Guard.load(policy, store=store) as guard:
+        asked = guard.session("s").check("deploy", {})
+    (journal,) = (tmp_path / "state" / "journal").iterdir()
+    shutil.copy(journal, journal.with_suffix(".bak"))
+    (journal.parent / f"{'0' * 32}.jsonl").mkdir()
+    with Guard.load(policy, store=store) as guard:
+        questions = guard.questions(also_closed=True)
+    assert [(one.session, one.call) for one in questions] == [("s", asked.id)]
 
 
 def test_only_a_call_that_asks_can_be_denied(policy: Path) -> None:

@@ -135,6 +135,15 @@ def test_result_that_raises_when_read_is_returned_and_recorded(
     assert recorded.outcome.text
 
 
+@pytest.mark.parametrize("result", HOSTILE_RESULTS, ids=lambda result: type(result).__name__)
+def test_result_that_raises_when_read_carries_no_advice(tmp_path: Path, result: object) -> None:
+    text = "policyguard: 1\nname: x\nrules: {note: {when: 'true', effect: advise, message: slow}}\n"
+    session = _guard(tmp_path, durable=False, text=text).session("s")
+    recorded = session.record(session.check("t", {}), result=result)
+    assert recorded.result is result
+    assert "slow" in recorded.advice
+
+
 def test_unprintable_exception_is_recorded_and_raised(guard: Guard) -> None:
     session = guard.session("s")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextvars import ContextVar
 
 import pytest
@@ -170,6 +171,23 @@ def test_call_that_outlives_its_cancelled_caller_is_recorded(
         assert (done.ok, done.text, done.timeout_by) == (True, "done", "")
 
     asyncio.run(main())
+
+
+def test_async_tool_whose_calls_cannot_be_compared_is_logged_once(
+    session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    @session.guard.tool
+    async def store(value: object) -> None: ...
+
+    async def main() -> None:
+        async with session:
+            for value in (object(), object(), 1):
+                await store(value)
+
+    with caplog.at_level(logging.WARNING, "policyguard"):
+        asyncio.run(main())
+    (message,) = caplog.messages
+    assert "`store`: argument `value" in message
 
 
 def test_exceptions_of_an_async_tool_are_its_own(session: Session, log: EventLog) -> None:

@@ -46,6 +46,7 @@ async def longest_delay(action: Awaitable[Any]) -> float:
     measuring = asyncio.create_task(measure())
     await asyncio.sleep(0)
     await action
+    await asyncio.sleep(0.01)  # until the last delay is measured
     measuring.cancel()
     return max(delays)
 
@@ -305,6 +306,20 @@ def test_advice_is_appended_to_mcp_results(tmp_path: Path) -> None:
     assert type(returned) is type(model)
     assert "careful" in returned.content[1].text
     assert session.run("x", {}, lambda: {"content": "no blocks"}) == {"content": "no blocks"}
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_leaving_the_block_of_a_guard_closes_it(tmp_path: Path, durable: bool) -> None:
+    async def main() -> None:
+        async with load(tmp_path, durable=durable) as guard:
+            session = guard.session("s")
+            assert (await session.acheck("x")).allowed
+        assert guard.closed
+        assert session.closed
+        async with load(tmp_path, durable=durable) as other:
+            assert (await other.session("s").acheck("x")).allowed
+
+    asyncio.run(main())
 
 
 def test_event_loop_does_not_wait_for_the_lock_of_the_guard(tmp_path: Path) -> None:

@@ -167,6 +167,22 @@ def test_first_object_is_unmarked_in_each_session(session: Session, log: EventLo
     assert found[1]["self"].startswith("<Account #")
 
 
+@pytest.mark.parametrize(("others", "is_known"), [(2, True), (3, False)])
+def test_first_objects_of_as_many_sessions_are_known_as_may_be_open(
+    tmp_path: pathlib.Path, log: EventLog, others: int, is_known: bool
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(f"{POLICY}bounds: {{sessions: 3}}\n")
+    guard = Guard.load(file, listener=log)
+    ann, bob = Account("ann"), Account("bob")
+    for number in range(others + 1):
+        with guard.session(f"s{number}") as session:
+            method(session)(ann)
+    with guard.session("s0") as session:
+        method(session)(bob)
+    assert bool(log.of_type(Admitted)[-1].args) is is_known, "the first object has no mark"
+
+
 def test_object_in_the_place_of_another_is_another(session: Session, log: EventLog) -> None:
     places = []
     with session:

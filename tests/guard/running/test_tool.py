@@ -46,6 +46,21 @@ def admitted_calls(log: EventLog) -> list[tuple[str, dict[str, Any] | None]]:
     return [(event.tool, event.args) for event in log.of_type(Admitted)]
 
 
+@pytest.mark.parametrize(
+    ("keys", "names"), [((1, 2.5), ["1", "2.5"]), (((1, "b"), (2,)), ['[1,"b"]', "[2]"])]
+)
+def test_keys_that_are_no_texts_are_named_as_in_json(
+    session: Session, log: EventLog, keys: tuple[object, ...], names: list[str]
+) -> None:
+    def store(value: object) -> None: ...
+
+    with session:
+        session.guard.tool(store)(dict.fromkeys(keys))
+    ((_, args),) = admitted_calls(log)
+    assert args is not None
+    assert [*args["value"]] == names
+
+
 def test_self_and_cls_are_not_arguments(session: Session, log: EventLog) -> None:
     tool = session.guard.tool
 

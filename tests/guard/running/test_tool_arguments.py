@@ -6,7 +6,9 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import fractions
 import io
+import ipaddress
 import logging
 import pathlib
 import types
@@ -116,6 +118,10 @@ def column(*numbers: float) -> Any:
     return pytest.importorskip("pandas").Series(numbers)
 
 
+def url(text: str) -> Any:
+    return pytest.importorskip("pydantic").AnyUrl(text)
+
+
 DIFFERENT: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
     (lambda: Order(1), lambda: Order(2)),
     (lambda: Order(1, [Line("a")]), lambda: Order(1, [Line("b")])),
@@ -144,6 +150,9 @@ DIFFERENT: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
     (lambda: datetime.date(2026, 1, 1), lambda: datetime.date(2026, 1, 2)),
     (lambda: datetime.timedelta(1), lambda: datetime.timedelta(2)),
     (lambda: uuid.UUID(int=1), lambda: uuid.UUID(int=2)),
+    (lambda: ipaddress.ip_address("::1"), lambda: ipaddress.ip_address("::2")),
+    (lambda: fractions.Fraction(1, 3), lambda: fractions.Fraction(2, 3)),
+    (lambda: url("https://a.example"), lambda: url("https://b.example")),
     (lambda: pathlib.Path("a"), lambda: pathlib.Path("b")),
     (lambda: b"a", lambda: b"b"),
     (lambda: b"a" * 900_000, lambda: b"a" * 899_999 + b"b"),
@@ -151,6 +160,7 @@ DIFFERENT: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
     (lambda: frozenset({1, "1"}), lambda: frozenset({1, "2"})),
     (lambda: {1: Order(1)}, lambda: {1: Order(2)}),
     (lambda: {Color.RED: 1}, lambda: {Color.BLUE: 1}),
+    (lambda: {1: "a", "1": "b"}, lambda: {1: "a", "1": "c"}),
     (lambda: types.MappingProxyType({"a": 1}), lambda: types.MappingProxyType({"a": 2})),
 ]
 
@@ -208,6 +218,11 @@ def empty_array(*shape: int) -> Any:
     return pytest.importorskip("numpy").zeros(shape)
 
 
+def leveled(*names: str | None) -> Any:
+    pandas = pytest.importorskip("pandas")
+    return pandas.Series([1], index=pandas.MultiIndex.from_tuples([(1, 2)], names=names))
+
+
 def labelled(index_name: str = "", **attributes: Any) -> Any:
     found = pytest.importorskip("pandas").DataFrame({"a": [1]})
     found.index.name = index_name or None
@@ -251,6 +266,7 @@ HIDDEN: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
     (lambda: objects(pathlib.Path("a")), lambda: objects(pathlib.Path("b"))),
     (lambda: labelled(), lambda: labelled(index_name="day")),
     (lambda: labelled(), lambda: labelled(unit="EUR")),
+    (lambda: leveled("a", None), lambda: leveled("b", None)),
     (lambda: categories("a", "b"), lambda: categories("a", "c")),
 ]
 
@@ -462,6 +478,7 @@ def test_bytes_are_whole_up_to_half_of_what_is_left_of_the_bound(
 @pytest.mark.parametrize(
     ("make", "is_digest"),
     [
+        (lambda: array(), False),
         (lambda: array(*range(12)), False),
         (lambda: array(*range(13)), True),
         (lambda: objects("a" * 195), False),

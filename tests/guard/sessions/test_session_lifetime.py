@@ -69,6 +69,18 @@ def test_another_process_can_resume_a_closed_session(tmp_path: Path) -> None:
         assert not session.check("x").allowed
 
 
+@pytest.mark.parametrize("name", ["a\x1eb", "a\x1fb"], ids=ascii)
+@pytest.mark.parametrize("per", ["session", "turn"])
+def test_end_frees_the_budgets_of_a_session_with_an_unusual_name(
+    tmp_path: Path, name: str, per: str
+) -> None:
+    guard = load(tmp_path, durable=False, extra=f"  few: {{calls: 1, per: {per}}}\n")
+    for _ in range(2):
+        session = guard.session(name)
+        assert [session.check("x").allowed for _ in range(2)] == [True, False]
+        session.end()
+
+
 def test_blocks_of_one_session_can_be_nested(guard: Guard) -> None:
     with guard.session("s") as session:
         with guard.session("s") as reopened:

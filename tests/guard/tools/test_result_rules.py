@@ -171,6 +171,12 @@ def test_withheld_and_cut_structures(session: Session) -> None:
     }
 
 
+def test_a_structure_that_is_short_once_redacted_keeps_its_type(session: Session) -> None:
+    recorded = record(session, "fetch", result=[WORD])
+    assert recorded.result == ["[word]"]
+    assert recorded.text == '["[word]"]'
+
+
 def test_errors_are_raised_without_what_was_redacted(session: Session) -> None:
     def fail() -> None:
         raise KeyError(WORD)

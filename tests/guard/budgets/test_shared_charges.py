@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from policyguard.store.quota.protocol import Quota
 from tests.guard.budgets.test_shared_budgets import Workspace, count_allowed, violation_text
 
 
@@ -50,3 +52,32 @@ def test_call_that_the_second_budget_refuses_takes_nothing_from_the_first(
     assert count_allowed(two, "few") == 6
     assert one.check("few", {}).violations[0].id == "budgets/few"
     assert count_allowed(one, "many") + count_allowed(two, "many") == 12
+
+
+@pytest.mark.parametrize(
+    "few",
+    [
+        "{calls: 1, per: project, effect: advise}",
+        "{calls: 1, per: project}\n"
+        "exceptions: {free: {rules: [budgets/few], until: 2099-01-01, reason: r}}",
+    ],
+    ids=["advised", "waived"],
+)
+def test_call_beyond_one_budget_takes_the_rest_of_another_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: str
+) -> None:
+    workspace = Workspace(tmp_path, f"budgets:\n  all: {{calls: 10, per: project}}\n  few: {few}\n")
+    one, two = workspace.session("one"), workspace.session("two")
+    assert count_allowed(one, max_calls=9) == 9
+    quotas, allowed = one.guard._shared_budgets._quotas, []
+    try_charge_all = quotas.try_charge_all
+
+    def let_two_call_if_it_fails(charges: Sequence[tuple[Quota, int]], at: int | None) -> bool:
+        is_charged = try_charge_all(charges, at)
+        if not is_charged:
+            allowed.append(two.check("tool", {"n": "meanwhile"}).allowed)
+        return is_charged
+
+    monkeypatch.setattr(quotas, "try_charge_all", let_two_call_if_it_fails)
+    allowed += [session.check("tool", {"n": "last"}).allowed for session in (one, two)]
+    assert sum(allowed) == 1

@@ -9,6 +9,7 @@ import pytest
 
 from policyguard.store.quota.protocol import Quota
 from tests.guard.budgets.test_shared_budgets import Workspace, count_allowed, violation_text
+from tests.guard.journals.test_write_errors import locked_store
 
 
 @pytest.mark.parametrize("rule", ["", "rules: {hm: {tools: [tool], effect: advise, message: m}}"])
@@ -81,3 +82,18 @@ def test_call_beyond_one_budget_takes_the_rest_of_another_at_once(
     monkeypatch.setattr(quotas, "try_charge_all", let_two_call_if_it_fails)
     allowed += [session.check("tool", {"n": "last"}).allowed for session in (one, two)]
     assert sum(allowed) == 1
+
+
+def test_call_that_took_nothing_while_the_store_was_locked_stops_no_lease(tmp_path: Path) -> None:
+    workspace = Workspace(
+        tmp_path,
+        "on_internal_error: allow\njournal: {durability: memory}\n"
+        "budgets:\n  b: {calls: 100, per: project, tools: [tool]}\n"
+        "  c: {sum: call.args.price, max: 9, per: project, tools: [paid]}\n",
+    )
+    session = workspace.session("one")
+    assert count_allowed(session, max_calls=5) == 5
+    session.guard._constraint_sync.store._database._timeout = 0.05
+    with locked_store(tmp_path):
+        assert [error.id for error in session.check("paid", {"price": 0}).errors] == ["internal"]
+        assert session.check("tool", {"n": "more"}).errors == ()

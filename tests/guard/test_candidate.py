@@ -188,6 +188,16 @@ def test_a_resumed_session_is_known_in_part(policies: tuple[Path, Path], tmp_pat
     assert [one.partial for one in differed] == [True]
 
 
+def test_a_session_with_tags_of_another_type_is_known_in_part(
+    policies: tuple[Path, Path],
+) -> None:
+    for path, kind in zip(policies, ("string", "int"), strict=True):
+        path.write_text(f"{path.read_text()}tags: {{team: {{type: {kind}}}}}\n")
+    guard, differed = load(policies)
+    run(guard.session("s", tags={"team": "red"}), "new", n=2)
+    assert [one.partial for one in differed] == [True]
+
+
 def test_it_counts_the_results_too(policies: tuple[Path, Path]) -> None:
     policies[1].write_text(f"{CANDIDATE}  after: {{tools: [a], when: session.cost > 1.0}}\n")
     guard, differed = load(policies)

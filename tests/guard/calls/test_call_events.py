@@ -50,6 +50,10 @@ SECTIONS = (
     "rules: {far: {when: 'size(call.targets) > 3', effect: block, reason: far}}  # targets",
     "rules: {hm: {tools: [read], when: call.args.n == 1, effect: advise, reason: hm}}",
     "radius: [{schedule: [5, 2], shrink_after: 2}]",
+    "mode: observe\nrules: {odd: {tools: [read], when: has(call.args.n)}}",
+    "marks: {seen: {set: {tools: [read], when: 'outcome.text == \"odd\"'}}}",
+    "result_rules: {odd: {tools: [read], when: 'outcome.text == \"odd\"', effect: advise, "
+    "message: m}}",
 )
 NAMES = ("read", "edit", "%s", "{a}", 'a"b\\', "ä\n", "\ud800", str(line_template.AT), "n" * 1990)
 
@@ -226,7 +230,7 @@ VARIANTS = [
     *[(section, {"args": {"path": "x"}}) for section in SECTIONS],
     *[(section, {"args": {"path": "x"}, "record": {"error": "wrong way"}}) for section in SECTIONS],
     (SECTIONS[2], {"result": "r" * 99}),
-    (SECTIONS[-2], {"args": {"n": 1}}),
+    *[(section, {"args": {"n": 1}, "result": "odd"}) for section in SECTIONS[-5:]],
 ]
 """A policy section, and how a call differs from an ordinary one."""
 

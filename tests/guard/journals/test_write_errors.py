@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,14 @@ import pytest
 from policyguard import Effect, Guard, Session
 from policyguard.journal.errors import JournalError
 from policyguard.journal.journal_file import JournalFile
-from policyguard.model.event import Admitted, Event, Released, SessionStarted, TurnStarted
+from policyguard.model.event import (
+    Admitted,
+    ChildCharged,
+    Event,
+    Released,
+    SessionStarted,
+    TurnStarted,
+)
 from policyguard.store.errors import StoreError
 from policyguard.store.protocol import Caps
 from policyguard.store.sqlite.store import SqliteStore
@@ -36,12 +44,13 @@ def load(folder: Path, extra: str = "") -> Guard:
 
 
 @contextmanager
-def full_disk(session: str = "", kind: str = "") -> Iterator[None]:
+def full_disk(session: str = "", kind: str = "", max_failures: int = 99) -> Iterator[None]:
     """Make writing lines fail, for all or for one session or kind of event."""
-    original_append = JournalFile.append
+    original_append, failures = JournalFile.append, itertools.count(1)
 
     def append(writer: JournalFile, event: str, masked: bool, anchor: bool) -> None:
-        if session in ("", writer.session) and f'"{kind}' in event:
+        is_meant = session in ("", writer.session) and f'"{kind}' in event
+        if is_meant and next(failures) <= max_failures:
             raise JournalError(writer.path, "cannot be written: it is full", "make room")
         original_append(writer, event, masked, anchor)
 
@@ -222,3 +231,41 @@ def test_spending_counts_even_if_the_parents_journal_cannot_be_written(
         child.spend(cost=1)
     assert "are missing in its parents' journals" in caplog.text
     assert not parent.preview("x").allowed
+
+
+def test_event_that_needs_no_anchor_is_written_while_the_store_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("policyguard.journal.journal_file._ANCHOR_INTERVAL", 3600 * 10**9)
+    with load(tmp_path) as guard:
+        guard.on(lambda event: None)
+        child = guard.session("child", parent=guard.session("parent"))
+        with locked_store(tmp_path):
+            decision = child.check("y")
+        assert (decision.allowed, decision.errors) == (True, ())
+
+
+def test_only_what_an_ancestor_was_charged_is_taken_back(tmp_path: Path) -> None:
+    """The disk is full for one event, and takes the next one."""
+    with load(tmp_path) as guard:
+        child = guard.session("child", parent=guard.session("parent"))
+        assert child.check("x").allowed
+        with full_disk("parent", max_failures=1):
+            assert not child.check("y").allowed
+        assert event_types(guard, "parent") == [SessionStarted, ChildCharged]
+        assert event_types(guard, "child") == [SessionStarted, Admitted, Admitted, Released]
+    assert count_allowed(load(tmp_path).session("parent")) == 2
+
+
+@pytest.mark.parametrize("is_locked", [True, False])
+def test_approved_call_does_not_run_on_an_error_that_lets_others_run(
+    tmp_path: Path, is_locked: bool
+) -> None:
+    pay = "rules: {pay: {tools: [pay], effect: ask, message: m}}\n"
+    session = load(tmp_path, f"{SHARED}on_internal_error: allow\n{pay}").session("s")
+    assert session.approve(session.check("pay"), by="ann")
+    with locked_store(tmp_path) if is_locked else full_disk():
+        assert not session.check("pay").allowed
+        decision = session.check("x")
+    assert decision.allowed
+    assert decision.errors

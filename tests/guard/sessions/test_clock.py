@@ -166,6 +166,15 @@ def test_time_passes_while_the_machine_sleeps(tmp_path: Path, machine: Machine) 
     assert not is_allowed(session)
 
 
+def test_a_sleep_of_a_second_is_noticed(machine: Machine) -> None:
+    steady_clock = machine.steady_clock()
+    before = steady_clock.sync()
+    machine.sleep(SECOND - 1)
+    assert steady_clock.sync() == before
+    machine.sleep(1)
+    assert steady_clock.sync() == before + SECOND
+
+
 def test_sleep_is_measured_by_the_clock_of_the_boot() -> None:
     assert hasattr(time, "CLOCK_BOOTTIME"), "the suite runs on Linux"
     clock = clocks.elapsed_time

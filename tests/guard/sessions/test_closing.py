@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from policyguard import Effect, Guard
+from policyguard import ClosedError, Effect, Guard
 from policyguard.guard.replay import ReplaySession
 from policyguard.guard.session import Session
 from policyguard.journal.errors import AlteredError, JournalError
@@ -119,6 +119,15 @@ def test_store_passed_by_the_host_stays_open(tmp_path: Path) -> None:
         assert call(guard.session("s", project="p"))
     store.close()
     assert open_files(tmp_path) == []
+
+
+def test_closed_guard_says_so_even_of_a_session_that_is_open_elsewhere(tmp_path: Path) -> None:
+    guard = load(tmp_path)
+    guard.close()
+    with load(tmp_path) as other:
+        other.session("s")
+        with pytest.raises(ClosedError, match="load another"):
+            guard.session("s")
 
 
 def test_guard_without_a_store_can_be_closed(tmp_path: Path) -> None:

@@ -305,3 +305,15 @@ def test_what_a_sub_agent_did_counts_for_a_parent_that_was_resumed_without_it(
             assert decision.allowed is allowed
             if decision:
                 child.record(decision, error="lost")
+
+
+def test_sessions_that_were_each_others_parents_go_on(tmp_path: Path) -> None:
+    with load(tmp_path, store=True) as guard:
+        first = guard.session("first")
+        second = guard.session("second", parent=first)
+        second.close()
+        first.end()
+        guard.session("first", parent=guard.session("second")).check("x")
+    for name in ("first", "second"):
+        with load(tmp_path, store=True) as guard:
+            assert guard.session(name).check("x", {"in": name}).allowed

@@ -148,6 +148,22 @@ def test_parent_that_is_closed_meanwhile_is_resumed(
         assert child._state.parent is reopened._state
 
 
+def test_session_that_another_owner_opens_meanwhile_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with _guard(tmp_path) as guard:
+        _write_calls(guard, "parent")
+        reading = _PausedReading(monkeypatch, "parent")
+        opening, results = _start(lambda: guard.session("s", parent="parent", user="ben"))
+        assert reading.is_reading.wait(WAIT)
+        opened = guard.session("s", user="ann")
+        reading.may_go_on.set()
+        opening.join(WAIT)
+        assert isinstance(results[0], ValueError)
+        assert "was opened for user `ann`, not for `ben`" in str(results[0])
+        assert guard.session("s", user="ann") is opened
+
+
 def test_threads_that_open_each_others_ancestors_do_not_wait_forever(tmp_path: Path) -> None:
     openings = _guard(tmp_path)._open_sessions.openings
     barrier = threading.Barrier(2)

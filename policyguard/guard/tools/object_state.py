@@ -85,7 +85,7 @@ def _values(value: Any, names: Any) -> dict[str, Any]:
 
 
 def key_text(key: Any) -> str:
-    """Return the key of an object as JSON has it."""
+    """Return the key of an object as a text."""
     return str(key) if isinstance(key, _PLAIN) else sort_key(key).decode()
 
 

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from policyguard import cli
+from policyguard.__main__ import main as start
 from policyguard.cli import _COMMANDS, _MEANT, main
 from tests.kept_policies import keep_compiled
 
@@ -50,6 +51,20 @@ def test_an_interrupt_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("policyguard.cli.lint.lint_paths", interrupt)
     result = CliRunner().invoke(main, ["lint", str(FOLDER)])
     assert (result.exit_code, result.stderr) == (130, "policyguard: interrupted\n")
+
+
+def test_an_interrupt_while_the_commands_load_has_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Loading:
+        def __getattr__(self, name: str) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "policyguard.cli", Loading())
+    with pytest.raises(SystemExit) as ended:
+        start()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "policyguard: interrupted\n"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from policyguard.shell.command_line import GLOB, HERE, MANY
 from policyguard.shell.words import is_static
 
 FOLDER_COMMANDS = frozenset(("cd", "pushd", "popd"))
+_LEAVING = ("exit", "return", "continue", "break")
 _MAX_FOLDERS = 8
 _PLAIN_TARGET = lazy_pattern(r"/?\w[\w-]*(?:/\w[\w.-]*)*", re.ASCII)
 """What needs no second look, as most folders."""
@@ -128,6 +129,11 @@ def may_move(text: str) -> bool:
     return "cd" in text or "pushd" in text or "popd" in text
 
 
+def needs_place(text: str) -> bool:
+    """Whether a text may change the folder, or say from where it is not gone on."""
+    return may_move(text) or any(word in text for word in _LEAVING)
+
+
 def _unite(folders: Folders, others: Sequence[str]) -> Folders:
     new = [other for other in others if other not in folders]
     if not new:
@@ -139,8 +145,12 @@ def _unite(folders: Folders, others: Sequence[str]) -> Folders:
 def _find_target(program: str, arguments: Sequence[str]) -> str:
     if program != "cd" and any(word[:1] in ("-", "+") for word in arguments[:1] or "+"):
         return MANY  # a place in the stack
+    if "--" in arguments:
+        return "".join(arguments[arguments.index("--") + 1 :][:1]) or "~"
     words = [word for word in arguments if word[:1] != "-" or word == "-"]
-    return words[0] if words else "~"
+    target = words[0] if words else "~"
+    is_physical = any(word[:1] == "-" and "P" in word for word in arguments)
+    return MANY if is_physical and ".." in target else target
 
 
 def _enter(folder: str, target: str) -> str:

@@ -51,7 +51,7 @@ class WrapperOptions:
                 if self.texts and wrapper.assignments:  # what stands behind belongs to the text
                     index += 1
                     break
-            elif wrapper.text and not wrapper.script:
+            elif wrapper.text and not (wrapper.script or wrapper.assignments):
                 operands = index if operands < 0 else operands
             else:
                 break

@@ -275,11 +275,15 @@ def _find_own_urls(arguments: Arguments, program: Program) -> Iterator[str]:
         start = _URL.search(word)
         if start is not None and not program.prints and not _SPACE.search(word):
             yield _cut(word[start.start() :])
+    options = arguments.options
+    if program.connects == "first" and len(arguments.operands) > 1:
+        options = options[: arguments.options_before[1]]  # others are those of a command there
     hosts = [
-        host
-        for option in arguments.options
-        for host in _find_value(option, program.connects_by).split(",")
-        if host and host[0] != "/"  # a socket
+        f"[{host}]" if host.count(":") > 1 and host[0] != "[" else host
+        for option in options
+        for value in [_find_value(option, program)]
+        for host in ("" if value[:1] == "/" else value.rpartition("/")[2]).split(",")
+        if host and host != "none"
     ]
     if program.connects in ("operands", "first"):
         hosts += arguments.operands[: 1 if program.connects == "first" else None]
@@ -296,12 +300,19 @@ def _find_own_urls(arguments: Arguments, program: Program) -> Iterator[str]:
                 yield word
 
 
-def _find_value(option: Option, names: Sequence[str]) -> str:
-    """Return the value of an option with one of these names; empty if there is none."""
+def _find_value(option: Option, program: Program) -> str:
+    """Return the host in an option, which may be one of a cluster (`-vJ host`); empty if none."""
     text = option.text
-    if text in names:
+    if text in program.connects_by:
         return option.value or ""
-    return text[2:] if text[:2] in names else ""
+    if text[:2] == "--" or program.long or not program.connects_by:
+        return ""
+    for index, letter in enumerate(text[1:], 2):
+        if f"-{letter}" in program.connects_by:
+            return text[index:] or option.value or ""
+        if f"-{letter}" in program.values or not program.values:
+            return ""
+    return ""
 
 
 def _find_possible_remotes(arguments: Arguments, program: Program) -> Sequence[str]:

@@ -107,12 +107,51 @@ def find_places(text: str) -> dict[str, set[str]]:
         ("CDPATH=/srv; cd a && mark 1", {MANY}),
         ("CDPATH=/srv; cd ./a && cd /b && mark 1", {"/b"}),
         ("CDPATH=/srv cd a && mark 1", {MANY}),
+        ("for d in a; do (cd $d || continue; mark 1); done", {"", "a"}),
+        ("for d in a; do { cd $d || break; mark 1; } | cat; done", {"", "a"}),
+        ("for d in a; do bash -c 'cd a || continue; mark 1'; done", {"", "a"}),
+        ("x && cd a || x && mark 1", {"", "a"}),
+        ("x || cd a && x || mark 1", {"", "a"}),
+        ("cd /a || exit & mark 1", {""}),
+        ("env -C a sh -c 'mark 1' -C /b", {"a"}),
+        ("env -C a env -C c mark 1", {"a/c"}),
+        ("env -S '-C a mark 1'", {"a"}),
+        ("cd /a || eval 'x || exit'; mark 1", {"", "/a"}),
+        ("f() { bash -c 'cd /a || return; mark 1'; }; f", {"", "/a"}),
+        ("! { { cd /a; mark 1; }; }", {MANY}),
+        ("cd /a || coproc exit; mark 1", {"", "/a"}),
+        ("set -e; coproc cd /a; mark 1", {""}),
+        ("set -eq; cd /a; mark 1", {"", "/a"}),
+        ("set - -e; cd /a; mark 1", {"", "/a"}),
+        ("set -e; set -o +e; cd /a; mark 1", {"", "/a"}),
+        ("set -e > x; cd /a; mark 1", {"", "/a"}),
+        ("cd /a || exit --help; mark 1", {"", "/a"}),
+        ('read c < x; "$c" a; mark 1', {"", MANY}),
+        ("cd -- -a && mark 1", {"-a"}),
+        ("cd a && cd -P .. && mark 1", {MANY}),
+        ("trap 'cd /b && mark 1' EXIT; cd /a", {"/b"}),
+        ("trap 'cd b && mark 1' EXIT; cd /a", {MANY}),
+        ("trap 'cd b' EXIT; cd /a && mark 1", {"/a"}),
+        ("cd /a && ssh h 'mark 1'", {""}),
         ("exit; mark 1", {""}),
         ("".join(f"cd /{n}; " for n in range(8)) + "mark 1", {MANY}),
     ],
 )  # fmt: skip
 def test_places(text: str, places: set[str]) -> None:
     assert find_places(text)["1"] == places
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo 'zap' > a/s.sh; cd a && ./s.sh",
+        "echo 'zap' > s.sh; cd a; bash ../s.sh",
+        "cd a && echo 'zap' > s.sh && cd .. && bash a/s.sh",
+    ],
+)
+def test_a_file_that_was_written_runs_from_another_folder(text: str) -> None:
+    programs = [one.program for one in ShellReader(shell_facts()).read(text).commands]
+    assert "zap" in programs
 
 
 @pytest.mark.parametrize(

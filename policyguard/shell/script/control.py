@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from policyguard.shell.command_line import HERE, MANY, SimpleCommand
+from policyguard.shell.command_line import ANY, HERE, SimpleCommand
 from policyguard.shell.folders import (
     ANYWHERE,
+    AT_START,
     FOLDER_COMMANDS,
     START,
     UNREACHED,
@@ -28,8 +29,13 @@ if TYPE_CHECKING:
 
 _IN_PATH = re.compile(r"(?!/|\.\.?(?:/|\Z))")
 """A folder that `cd` looks for in those of CDPATH."""
+_STATUS = re.compile(rf"\d+|{ANY}")
+_OPTIONS = frozenset("abefhkmnptuvxoBCEHPT")
 _LEAVING = frozenset(("exit", "return", "continue", "break"))
 CONTROLLING = FOLDER_COMMANDS | _LEAVING | {"set", "shopt", "enable"}
+
+Loops = tuple[tuple[int, list[Position]], ...]
+"""For each loop that runs, the shell that runs it, and where it may end early."""
 
 
 class Control:
@@ -43,8 +49,8 @@ class Control:
     """All folders that it has been in."""
     _later: tuple[range, ...] = ()
     """Commands that run at other times, as those of a trap."""
-    _loops: tuple[list[Position], ...] = ()
-    """For each loop that runs, where it may be at an early end of its body."""
+    _loops: Loops = ()
+    """The loops that run in this shell."""
 
     def __init__(self, reading: Statements) -> None:
         self._reading = reading
@@ -57,6 +63,16 @@ class Control:
         """Begin a command that runs whether or not the last one succeeded; return where."""
         place = self._reading.variables.settle()
         return ANYWHERE if self.drifts else place
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether the shell may be elsewhere than where the text starts."""
+        return self.drifts or self._reading.variables.position is not AT_START
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the shell has been elsewhere."""
+        return self._visited is not HERE
 
     def enter(self, folder: str, around: tuple[str, ...]) -> None:
         """Add what a program does before it runs another in this folder."""
@@ -83,20 +99,21 @@ class Control:
             self._note_option(command)
         elif program in _LEAVING and self._leaves(command):
             if program in ("continue", "break"):
-                for ends in self._loops:
+                for _, ends in self._loops:
                     ends.append(variables.position)
             variables.position = be_at(UNREACHED)
 
     def _leaves(self, command: SimpleCommand) -> bool:
         """Whether nothing behind a command is reached from it."""
         name, words = command.path, command.arguments
-        if command.redirects or len(words) > 1 or any(MANY in word for word in words):
-            return False  # `exit 1 2` goes on
+        if command.redirects or len(words) > 1 or not all(map(_STATUS.fullmatch, words)):
+            return False  # `exit 1 2` and `exit --help` go on
         if not self._reading.wrapped.is_builtin(name):
             return False
         if name == "return":
             return self._reading.functions.is_own_text
-        return name == "exit" or bool(self._loops)
+        process = self._reading.variables.process
+        return name == "exit" or any(one == process for one, _ in self._loops)
 
     def _note_option(self, command: SimpleCommand) -> None:
         changed = _find_errexit(command)
@@ -119,7 +136,8 @@ class Control:
     def loop(self) -> Iterator[None]:
         """Run the body of a loop, which may end early."""
         ends = list[Position]()
-        outer, self._loops = self._loops, (*self._loops, ends)
+        process = self._reading.variables.process
+        outer, self._loops = self._loops, (*self._loops, (process, ends))
         try:
             yield
         finally:
@@ -128,20 +146,23 @@ class Control:
             for end in ends:
                 variables.position = variables.position.join(end)
 
-    @contextmanager
-    def call(self) -> Iterator[None]:
-        """Run a function, in which no loop of its caller ends."""
+    def leave_loops(self) -> Loops:
+        """Begin what ends no loop around it, as a function or a subshell; return the loops."""
         loops, self._loops = self._loops, ()
-        try:
-            yield
-        finally:
-            self._loops = loops
+        return loops
+
+    def return_to(self, loops: Loops) -> None:
+        """End what `leave_loops` began."""
+        self._loops = loops
 
     def doubt(self) -> None:
-        """Go on where it is not known what a part of the text has changed."""
+        """Go on where it is not known what a command has changed."""
         variables = self._reading.variables
-        if may_move(self._reading.source.decode()):
-            variables.position = variables.position.join(be_at(ANYWHERE))
+        variables.position = variables.position.join(be_at(ANYWHERE))
+
+    def drift(self) -> None:
+        """Note that parts of the text are not where the grammar has them."""
+        self.drifts = self.drifts or may_move(self._reading.source.decode())
 
     def run_anywhere(self) -> None:
         """Go on where the shell may be at any time."""
@@ -150,11 +171,12 @@ class Control:
     def _anywhere(self) -> Place:
         return START.join(Place(self._visited))
 
-    def note_later(self, first: int) -> None:
-        """Note that the commands from an index on run at other times."""
+    def note_later(self, first: int, *, at_end: bool = False) -> None:
+        """Note that the commands from an index on run at other times, perhaps at the end alone."""
         commands = self._reading.commands
-        self._later += (range(first, len(commands)),)
-        if any(command.program in FOLDER_COMMANDS for command in commands[first:]):
+        if not any(command.program in FOLDER_COMMANDS for command in commands[first:]):
+            self._later += (range(first, len(commands)),)
+        elif not at_end:
             self.drifts = True
 
     def finish(self) -> None:
@@ -172,14 +194,18 @@ def _find_errexit(command: SimpleCommand) -> str | None:
     for word in command.arguments:
         if not is_static(word):
             return None
+        if is_name and word[:1] in ("-", "+"):
+            return None
         if is_name:
             is_name, found = False, sign if word == "errexit" else found
             continue
         sign, letters = word[:1], word[1:]
-        if sign not in ("-", "+") or word == "--":
+        if sign not in ("-", "+") or word in ("-", "--"):
             break
+        if not _OPTIONS.issuperset(letters):
+            return None
         is_name = letters.endswith("o")
         found = sign if "e" in letters else found
     if command.path == "shopt":
         return None if "errexit" in command.arguments or "-o" in command.arguments else ""
-    return found
+    return None if found and command.redirects else found

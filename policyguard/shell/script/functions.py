@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from policyguard.shell.command_line import MANY, MARKS, SimpleCommand
+from policyguard.shell.folders import may_move
 from policyguard.shell.plain import RESERVED
 from policyguard.shell.script.bindings import Kept
 from policyguard.shell.script.inputs import Input, Tail
@@ -57,8 +58,9 @@ class Functions:
         """Whether the function that runs is called for certain, and so are those that call it."""
         self._later = set[str]()
         """Names that may be called at any time."""
-        self._calls: list[tuple[bytes, list[Kept]]] = []
-        """For each function that runs, its text, and what a caller sees where it may end early."""
+        self._calls: list[tuple[bytes, list[Kept], int]] = []
+        """For each function that runs, its text, what a caller sees where it may end early, and the
+        shell that runs it."""
         self._sources: dict[str, tuple[int, ...]] = {}
         """What functions read where they call themselves."""
 
@@ -100,7 +102,8 @@ class Functions:
             self._sources[name] = (*self._sources.get(name, ()), *given.sources)
             variables = self._reading.variables
             variables.positional = variables.forget_all().positional
-            self._reading.control.doubt()
+            if may_move(self._reading.source.decode()):
+                self._reading.control.doubt()
             return []
         self._unread.discard(name)
         return self._run(name, [MANY, *arguments], given)
@@ -113,7 +116,9 @@ class Functions:
     @property
     def is_own_text(self) -> bool:
         """Whether what is read stands in the function that runs, so that `return` ends that."""
-        return bool(self._calls) and self._reading.source is self._calls[-1][0]
+        if not self._calls or self._reading.source is not self._calls[-1][0]:
+            return False
+        return self._reading.variables.process == self._calls[-1][2]
 
     def is_own_program(self, name: str, around: tuple[str, ...]) -> bool:
         """Whether a function means the program of its name: `git() { command git "$@"; }`."""
@@ -190,11 +195,12 @@ class Functions:
             for body in bodies:
                 variables.restore(kept)  # if there are several, either may be meant
                 variables.enter_function({})
-                self._calls.append((body.source, []))
+                self._calls.append((body.source, [], variables.process))
                 reading.source, reading.documents = body.source, body.documents
                 own = body.given or given
-                with reading.control.call():
-                    indices += reading.run_redirected(body.definition, own, body.tail)
+                outer_loops = reading.control.leave_loops()
+                indices += reading.run_redirected(body.definition, own, body.tail)
+                reading.control.return_to(outer_loops)
                 variables.leave_function()
                 variables.join(*self._calls.pop()[1])
                 ends.append(variables.keep())

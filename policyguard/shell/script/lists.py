@@ -71,6 +71,7 @@ def run_moving(reading: Statements, commands: Sequence[PlainCommand], given: Inp
     indices: list[int] = []
     starts = [number for number, command in enumerate(commands) if command.operator != "|"]
     still = joined = AT_START
+    joined_by = ""
     for start, end in pairwise([*starts, len(commands)]):
         command, behind_first = commands[start], variables.position
         operator = command.operator
@@ -90,10 +91,11 @@ def run_moving(reading: Statements, commands: Sequence[PlainCommand], given: Inp
         else:
             indices += _run_stages(reading, commands[start:end], given)
         if is_joined:
-            if variables.position is still and behind_first is joined:
+            if variables.position is still and behind_first is joined and operator == joined_by:
                 variables.position = joined  # another command that has not moved
             else:
                 joined = variables.position = variables.position.skip(operator, behind_first)
+                joined_by = operator
         elif end == len(commands) or commands[end].operator not in _JOINING:
             reading.control.stop_on_failure()
     reading.is_certain = is_certain
@@ -104,12 +106,14 @@ def _run_stages(reading: Statements, stages: Sequence[PlainCommand], given: Inpu
     variables, wrapped = reading.variables, reading.wrapped
     indices: list[int] = []
     position = variables.position
+    outer = reading.control.leave_loops()
     for stage in stages:
         variables.position = position
         if indices:
             given = Input(tuple(dict.fromkeys(indices)), wrapped.outputs.static_output(indices))
         reading.check_words(stage.words)
         indices = wrapped.add(stage.words, given, stage.redirects, (), ())
+    reading.control.return_to(outer)
     variables.position = variables.position.join(position)
     return indices
 
@@ -123,8 +127,9 @@ def run_pipeline(reading: Statements, node: Node, given: Input, tail: Tail) -> l
     for number, stage in enumerate(stages):
         is_last = number == len(stages) - 1
         before = len(reading.commands)
-        kept = variables.keep()
+        kept, outer = variables.keep(), reading.control.leave_loops()
         indices = reading.run(stage, given, tail if is_last else NO_TAIL)
+        reading.control.return_to(outer)
         position = variables.position
         if is_last:  # in zsh it is no process of its own
             variables.join(kept)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from policyguard.shell.command_line import HERE, MANY, NAME, CommandLine, SimpleCommand
-from policyguard.shell.folders import AT_START, may_move
+from policyguard.shell.folders import may_move, needs_place
 from policyguard.shell.plain import has_control_characters
 from policyguard.shell.script.assigned_names import VARIABLE_NAME
 from policyguard.shell.script.assignments import assign, run_declaration
@@ -124,15 +124,13 @@ class Statements:
             self.matches_hidden = True
         plain = self.reader.split_plain(text)
         if plain is not None:
-            run = run_moving if may_move(text) else run_plain
-            return run(self, plain, given)
+            return (run_moving if needs_place(text) else run_plain)(self, plain, given)
         lifted, self.documents = lift(text)
         self.source = lifted.encode()
         root = parse(self.source, self.bounds.milliseconds)
         if root is None:
             return self.add_unknown("parser ran out of time", given.sources)
-        if root.has_error and may_move(text):
-            self.control.drifts = True
+        self.control.drifts |= root.has_error and may_move(text)
         indices = self.run(root, given, NO_TAIL)
         if root.has_error:
             indices += self.add_unknown("syntax error", given.sources)
@@ -152,8 +150,7 @@ class Statements:
         """Add a command; return its index."""
         if len(self.commands) >= self.bounds.commands:
             raise TooMuchError("too many commands")
-        is_moved = self.variables.position is not AT_START or self.control.drifts
-        if command.folders is HERE and is_moved:
+        if command.folders is HERE and self.control.is_moved:
             command = msgspec.structs.replace(command, folders=self.control.find_folders())
         self.commands.append(command)
         return len(self.commands) - 1
@@ -283,16 +280,17 @@ class Statements:
         """Run statements one after the other."""
         indices: list[int] = []
         for node in nodes:
-            kept, is_certain = None, self.is_certain
-            if node.type == "list" or self.is_in_background(node):
-                kept = self.variables.keep()
-                self.is_certain = False
+            is_certain, is_apart = self.is_certain, self.is_in_background(node)
+            kept = self.variables.keep() if is_apart or node.type == "list" else None
+            self.is_certain = is_certain and kept is None
+            outer = self.control.leave_loops() if is_apart else None
             indices += self.run(node, given, tail)
             self.is_certain = is_certain
             if kept is not None:
                 self.variables.join_values(kept)
-                if node.type != "list":
+                if outer is not None:
                     self.variables.position = kept.position
+                    self.control.return_to(outer)
             elif self.control.stops and is_simple(node):
                 self.control.stop_on_failure()
         return indices
@@ -304,10 +302,12 @@ class Statements:
     def run_apart(self, nodes: Sequence[Node], given: Input, tail: Tail = NO_TAIL) -> list[int]:
         """Run statements in a process of their own, whose variables nothing else sees."""
         kept, is_certain = self.variables.keep(), self.is_certain
+        outer = self.control.leave_loops()
         self.is_certain = False
         indices = self.run_all(nodes, given, tail)
         self.variables.restore(kept)
         self.is_certain = is_certain
+        self.control.return_to(outer)
         return indices
 
     def run_redirected(self, node: Node, given: Input, tail: Tail) -> list[int]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.model.shell import Wrapper
 from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME
+from policyguard.shell.folders import ANYWHERE, be_at
 from policyguard.shell.script.bindings import Bindings, Kept
 from policyguard.shell.script.positional import Positional, choose
 from policyguard.shell.script.values import WHITE
@@ -208,23 +209,29 @@ def enter_wrapper(reading: Statements, wrapper: Wrapper, index: int) -> Iterator
     if wrapper.later:
         runs_once = reading.is_certain and not reading.functions
         kept = outer.forget_all(keep_settled=runs_once)
+        outer.position = be_at(ANYWHERE)
+        signals = reading.commands[index].arguments[1:]
         try:
             yield
         finally:
             outer.destabilize_changes(kept)
             reading.functions.expect_later(index)
-            reading.control.note_later(index)
+            at_end = bool(signals) and {"EXIT", "0"}.issuperset(signals)
+            reading.control.note_later(index + 1, at_end=at_end)
     elif wrapper.elsewhere:
         bounds = reading.bounds
         folder = f"/{NAME}"
         reading.variables = Variables(reading.reader.variables, bounds.loop_values, folder=folder)
-        reading.variables.position, reading.variables.process = outer.position, -1
+        reading.variables.process = -1
         try:
             yield
         finally:
             reading.variables = outer
     elif wrapper.same_shell:
+        position = outer.position
         yield
+        if wrapper.feeds:  # it is a process of its own
+            outer.position = position
     else:
         with outer.in_process(reading.commands[index].variables, is_clean=wrapper.clears):
             yield

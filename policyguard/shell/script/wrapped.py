@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from policyguard.shell.script.statements import Statements
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
-_END_OF_EXEC = (";", "+")
 _WINDOWS_PROGRAM = ".exe"
 """How programs of Windows end, in WSL and Git Bash: `git.exe` is git."""
 
@@ -120,6 +119,10 @@ class Wrapped:
                 functions.expect(words)
         if program in CONTROLLING:
             reading.control.note(command)
+        elif MANY in path:
+            reading.control.doubt()  # it may be `cd`
+        elif path[:2] == "{ ":
+            reading.control.drift()
         return indices
 
     def _add_run(self, index: int, given: Input, *, is_known: bool) -> list[int]:
@@ -179,6 +182,8 @@ class Wrapped:
         """Forget what stands behind a keyword that the grammar takes for a program: `time x=y`."""
         variables = self.reading.variables
         variables.forget_named(words)
+        if program == "{" or "{" in words:
+            self.reading.control.drift()
         if not MOVERS.isdisjoint(words):
             variables.positional = None
         if b"$" in self.reading.source and (program == "{" or "{" in words):
@@ -278,7 +283,8 @@ class Wrapped:
             behind = arguments[arguments.index("--") + 1 :]
             rest = ["sh", *behind] if "".join(behind[:1])[:1] == "-" else rest
         if options.texts and wrapper.assignments:  # `env -S "A=1 program" argument`
-            options.texts[-1] += "".join(f" {word}" for word in rest)
+            own = [name] if options.texts[-1][:1] == "-" else []
+            options.texts[-1] = " ".join([*own, options.texts[-1], *rest])
         indices: list[int] = []
         for file in options.files:
             indices += run_file(self, self.files.read_for(file, given), Input()) or []
@@ -364,7 +370,7 @@ class Wrapped:
                 position += 1
                 continue
             end = position + 1
-            while end < len(arguments) and arguments[end] not in _END_OF_EXEC:
+            while end < len(arguments) and arguments[end] not in (";", "+"):
                 end += 1
             rest = [
                 name for word in arguments[position + 1 : end] for name in put_in(word, "{}", names)

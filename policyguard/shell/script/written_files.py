@@ -31,7 +31,7 @@ class WrittenFiles:
         return bool(self._files)
 
     def __contains__(self, path: str) -> bool:
-        return normalize(path) in self._files
+        return bool(self._find(path)[0])
 
     def note(self, index: int) -> None:
         """Keep which files a command writes, and what: they may be run later."""
@@ -51,10 +51,19 @@ class WrittenFiles:
             writers, known = self._files.get(path, ((), text))
             self._files[path] = (*writers, index), text if text == known else None
 
+    def _find(self, path: str) -> _Written:
+        """Return who wrote a file; behind a change of the folder by its last part alone."""
+        path = normalize(path)
+        if not self._reading.control.has_moved:
+            return self._files.get(path, _UNWRITTEN)
+        name = path.rpartition("/")[2]
+        same = [written for file, written in self._files.items() if file.rpartition("/")[2] == name]
+        writers = tuple(index for indices, _ in same for index in indices)
+        return writers, same[0][1] if len(same) == 1 else None
+
     def read(self, path: str) -> Input:
         """Return what reading a file gives, if the text wrote it."""
-        writers, text = self._files.get(normalize(path), _UNWRITTEN)
-        return Input(writers, text)
+        return Input(*self._find(path))
 
     def read_for(self, path: str, given: Input) -> Input:
         """Return what a command reads from a file among its words, which may be of `<(…)`."""
@@ -68,6 +77,6 @@ class WrittenFiles:
         for word in words:
             path = normalize(word)
             while path:
-                found.update(self._files.get(path, _UNWRITTEN)[0])
+                found.update(self._find(path)[0])
                 path = path.rpartition("/")[0]
         return tuple(sorted(found))

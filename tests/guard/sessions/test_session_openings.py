@@ -179,3 +179,36 @@ def test_threads_that_open_each_others_ancestors_do_not_wait_forever(tmp_path: P
         thread.join(WAIT)
     outcomes = [results[0] for _, results in pairs]
     assert sum(isinstance(one, SessionBusyError) for one in outcomes) == 1
+
+
+def test_thread_that_has_waited_once_may_be_waited_for(tmp_path: Path) -> None:
+    openings = _guard(tmp_path)._open_sessions.openings
+    holds_a, asks_for_a, holds_b, may_release = (threading.Event() for _ in range(4))
+
+    def wait_once() -> str:
+        assert holds_a.wait(WAIT)
+        asks_for_a.set()
+        with openings.claim("a"):
+            pass
+        with openings.claim("b"):
+            holds_b.set()
+            may_release.wait(WAIT)
+        return "b"
+
+    def wait_later() -> str:
+        with openings.claim("a"):
+            holds_a.set()
+            assert asks_for_a.wait(WAIT)
+            first.join(0.1)  # until it waits
+        assert holds_b.wait(WAIT)
+        with openings.claim("a"), openings.claim("b"):
+            return "a and b"
+
+    first, held = _start(wait_once)
+    second, opened = _start(wait_later)
+    assert holds_b.wait(WAIT)
+    second.join(0.1)
+    may_release.set()
+    for thread in (first, second):
+        thread.join(WAIT)
+    assert [*held, *opened] == ["b", "a and b"]

@@ -220,6 +220,30 @@ def test_sub_agents_and_ends_are_followed(policies: tuple[Path, Path]) -> None:
     assert differed == []
 
 
+def test_a_call_that_ran_since_no_one_was_asked_and_would_have_waited_is_said(
+    policies: tuple[Path, Path],
+) -> None:
+    policies[1].write_text(f"{CANDIDATE}  lenient: {{tools: [lenient], effect: ask}}\n")
+    guard, differed = load(policies)
+    assert run(guard.session("s"), "lenient")
+    assert [(one.effect, one.enforced, one.refused) for one in differed] == [("ask", "ask", True)]
+
+
+def test_calls_of_a_resumed_sub_agent_count_for_its_parent(
+    policies: tuple[Path, Path], tmp_path: Path
+) -> None:
+    policies[1].write_text(CANDIDATE.replace("calls: 50", "calls: 2"))
+    store = tmp_path / "s" / "store.db"
+    with load(policies, store=store)[0] as guard:
+        guard.session("child", parent=guard.session("parent"))
+    guard, differed = load(policies, store=store)
+    with guard:
+        for name in ("parent", "child", "parent"):
+            assert run(guard.session(name), "a", to=name + str(len(differed)))
+            assert differed == [] or name == "parent"
+    assert [(one.session, one.violations) for one in differed] == [("parent", ("budgets/calls",))]
+
+
 calls = st.lists(
     st.tuples(
         st.sampled_from(["old", "new", "careful", "final", "lenient", "a"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 
@@ -68,3 +69,23 @@ def test_disabled_tools_are_listed(tmp_path: Path) -> None:
         "for the rest of this run)"
     }
     assert not session.check("shut", {"q": 2}).allowed
+
+
+def test_async_listener_receives_events_while_the_session_is_open(tmp_path: Path) -> None:
+    async def main() -> list[str]:
+        names: list[str] = []
+        has_result = asyncio.Event()
+
+        async def listen(event: Event) -> None:
+            names.append(type(event).__name__)
+            if isinstance(event, Completed):
+                has_result.set()
+
+        guard = load(tmp_path)
+        guard.on(listen)
+        session = guard.session("s")
+        session.record(session.check("yes"), result="a")
+        await asyncio.wait_for(has_result.wait(), 10)
+        return names
+
+    assert asyncio.run(main()) == ["SessionStarted", "Admitted", "Completed"]

@@ -160,3 +160,19 @@ def test_session_without_a_start_time_starts_with_its_first_timed_event(tmp_path
     assert session.check(_call(1)).allowed
     assert session.check(_call(5)).allowed
     assert not session.check(_call(6)).allowed
+
+
+def test_limit_can_fire_on_a_call_that_cannot_be_identified(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(POLICY + "bounds: {argument_bytes: 100}\n")
+    guard = ReplayGuard(compile_policy(tmp_path / "p.yaml"))
+    session = _start(guard)
+    plans = [guard._evaluator.plan("list", "", "", (), "")]
+    assert session.can_fire(Admitted("s", SECOND, "c1", "list", {"query": "x" * 200}), plans)
+
+
+def test_a_second_start_of_an_open_session_may_name_another_owner(guard: ReplayGuard) -> None:
+    """Recordings of several files."""
+    session = _start(guard)
+    session.check(_call(1))
+    again = guard.start_session(SessionStarted("s", SECOND, user="ann", agent="a"))
+    assert not again.check(_call(2)).allowed

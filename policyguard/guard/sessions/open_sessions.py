@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -66,6 +67,13 @@ class OpenSessions:
         """Lock a session for this process. Raises `SessionBusyError` if it is locked elsewhere."""
         if self._store is not None:
             self._locks[id_] = self._store.lock_session(id_)
+
+    def require_lock(self, id_: str) -> None:
+        """Raise `SessionBusyError` if the lock of a session was lost while it was opened."""
+        if self._store is not None and id_ not in self._locks:
+            raise SessionBusyError(
+                Path(id_), "the lock of the session was lost while it was opened", "try again"
+            )
 
     def unlock(self, id_: str) -> None:
         """Release a session's lock, if it has one."""

@@ -164,6 +164,7 @@ def _add_session(
 ) -> Session:
     """Add a session that was rebuilt, or that is new. To be used under the guard's lock."""
     _require_open(guard)
+    guard._open_sessions.require_lock(event.session)
     sessions = guard._state.evaluator_state.sessions
     resumed = sessions.get(event.session)
     parent = resumed.parent if resumed is not None else None

@@ -245,6 +245,16 @@ def test_call_runs_if_otherwise_allows_and_there_is_no_approver(
     )
 
 
+def test_call_waits_for_an_answer_once_people_are_said_to_give_them(
+    tmp_path: Path, clock: Clock
+) -> None:
+    session = open_session(tmp_path, clock)
+    session.guard.expect_answers()
+    assert not session.check("mail", {"to": "x"}).allowed
+    clock.wait(6)
+    assert session.check("mail", {"to": "x"}).allowed
+
+
 def test_call_allowed_by_otherwise_ends_the_refusal_streak(tmp_path: Path, clock: Clock) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY + "limits: {default: {refusals: {max: 1}}}\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from policyguard.store.quota.protocol import Quota
-from tests.guard.budgets.test_shared_budgets import Workspace, count_allowed, violation_text
+from tests.guard.budgets.test_shared_budgets import SECOND, Workspace, count_allowed, violation_text
 from tests.guard.journals.test_write_errors import locked_store
 
 
@@ -97,3 +97,39 @@ def test_call_that_took_nothing_while_the_store_was_locked_stops_no_lease(tmp_pa
     with locked_store(tmp_path):
         assert [error.id for error in session.check("paid", {"price": 0}).errors] == ["internal"]
         assert session.check("tool", {"n": "more"}).errors == ()
+
+
+def test_budget_is_shared_beside_one_of_the_session(tmp_path: Path) -> None:
+    workspace = Workspace(
+        tmp_path, "budgets: {own: {calls: 9, per: session}, all: {calls: 5, per: project}}"
+    )
+    one, two = workspace.session("one"), workspace.session("two")
+    assert [count_allowed(one, max_calls=3), count_allowed(two)] == [3, 2]
+
+
+def test_charges_of_a_resumed_session_are_not_counted_twice(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path, "budgets: {b: {calls: 9, per: project, effect: advise}}")
+    with workspace.guard() as guard:
+        for number in range(2):
+            with guard.session("s", project="p") as session:
+                decisions = [session.check("tool", {"n": number, "of": of}) for of in range(4)]
+            assert {decision.effect for decision in decisions} == {"allow"}
+
+
+@pytest.mark.parametrize("later", [0, 1800])
+def test_usage_that_waits_for_the_store_is_as_late_as_the_latest_of_it(
+    tmp_path: Path, later: int
+) -> None:
+    workspace = Workspace(
+        tmp_path,
+        "on_internal_error: allow\njournal: {durability: memory}\n"
+        "budgets: {b: {calls: 2, per: project, within: 1h}}",
+    )
+    session = workspace.session("one")
+    session.guard._constraint_sync.store._database._timeout = 0.05
+    with locked_store(tmp_path):
+        assert session.check("tool", {"n": 1}).errors
+        workspace.clock.now += later * SECOND
+        assert session.check("tool", {"n": 2}).errors
+    workspace.clock.now += 3000 * SECOND
+    assert not session.check("tool", {"n": 3}).allowed

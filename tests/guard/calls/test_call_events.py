@@ -302,6 +302,18 @@ def test_success_that_teaches_is_written_alike() -> None:
         assert b'"lessons"' in lines[0][-1][0]
 
 
+def test_failures_that_only_their_codes_tell_are_written_alike() -> None:
+    with guards(policy()) as guard_pair:
+        lines = []
+        for guard in guard_pair:
+            session = guard.session("s")
+            for text in ("it is gone", "it is locked", "it is full"):
+                decision = session.check("read", {"path": text})
+                session.record(decision, result=text, exit_code=1)
+            lines.append(read_lines(guard, "s"))
+        assert lines[0] == lines[1]
+
+
 @pytest.mark.parametrize("call", ["c1", "toolu_01", 'a"b\\', "\ud800", "ä", "9" * 2100, "0 1"])
 def test_any_recorded_call_id_is_written_alike(call: str) -> None:
     with guards(policy()) as guard_pair:

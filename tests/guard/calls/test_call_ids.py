@@ -132,6 +132,15 @@ def test_call_ids_stay_unique_across_many_sessions(guard: Guard) -> None:
         session.record(stale, result="stale")
 
 
+def test_numbers_of_a_session_that_was_used_again_raise_no_others(guard: Guard) -> None:
+    for name, count in (("a", 5), ("b", 1), ("a", 1), ("c", 0)):
+        session = guard.session(name)
+        for _ in range(count):
+            session.check("no")
+        session.end()
+    assert guard.session("d").check("no").id == "c2"
+
+
 def test_decision_of_another_guard_is_rejected(tmp_path: Path) -> None:
     first, second = load(tmp_path, durable=False), load(tmp_path, durable=False)
     stale = first.session("s").check("x", {"n": 1})

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from policyguard import Guard, StoreError
+from policyguard.journal.errors import JournalError
 from policyguard.journal.verify import verify
 from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import Caps
@@ -81,6 +82,13 @@ def test_folder_that_cannot_be_named_is_an_error(tmp_path: Path) -> None:
         load(tmp_path, journal="s3://me:s3cret@bucket/j")
     assert "s3cret" not in str(error.value)
     assert [file.name for file in tmp_path.iterdir()] == ["policy.yaml"]
+
+
+def test_named_folder_needs_file_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("policyguard.guard.journals.setup.has_file_locks", lambda: False)
+    with pytest.raises(JournalError, match="file locks"):
+        load(tmp_path, journal=tmp_path / "journals")
+    assert not (tmp_path / "journals").exists()
 
 
 def test_two_stores_in_one_folder_are_warned_of(

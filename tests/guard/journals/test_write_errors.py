@@ -257,6 +257,22 @@ def test_only_what_an_ancestor_was_charged_is_taken_back(tmp_path: Path) -> None
     assert count_allowed(load(tmp_path).session("parent")) == 2
 
 
+@pytest.mark.parametrize("has_budgets", [True, False])
+def test_call_whose_clearing_the_parents_journal_does_not_take_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_budgets: bool
+) -> None:
+    if not has_budgets:
+        monkeypatch.setattr(f"{__name__}.POLICY", POLICY.partition("budgets:")[0])
+    marks = "marks: {read: {set: {tools: [read]}, clear: {tools: [edit]}}}\n"
+    with load(tmp_path, marks) as guard:
+        child = guard.session("child", parent=guard.session("parent"))
+        child.record(child.check("read"), result="text")
+        with full_disk("parent", kind="marked"):
+            assert not child.check("edit").allowed
+        assert event_types(guard, "child")[-2:] == [Admitted, Released]
+    assert count_allowed(load(tmp_path, marks).session("parent")) == (2 if has_budgets else 20)
+
+
 @pytest.mark.parametrize("is_locked", [True, False])
 def test_approved_call_does_not_run_on_an_error_that_lets_others_run(
     tmp_path: Path, is_locked: bool

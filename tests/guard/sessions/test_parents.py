@@ -294,10 +294,14 @@ def test_earlier_runs_of_a_sub_agent_do_not_count_for_a_new_parent(
         guard.close()
 
 
+@pytest.mark.parametrize("earlier_runs", [0, 1, 2])
 def test_what_a_sub_agent_did_counts_for_a_parent_that_was_resumed_without_it(
-    tmp_path: Path,
+    tmp_path: Path, earlier_runs: int
 ) -> None:
     policy = f"limits: {{default: {{{TREE_LIMITS['failures']}}}}}\n"
+    with load(tmp_path, policy, store=True) as guard:
+        for _ in range(earlier_runs):
+            guard.session("child", parent=guard.session("root")).end()
     for allowed in (True, True, True, False):
         with load(tmp_path, policy, store=True) as guard:
             child = guard.session("child", parent=guard.session("root"))

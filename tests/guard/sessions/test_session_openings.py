@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -13,6 +14,8 @@ from policyguard.guard.session import Session
 from policyguard.journal.journal import Journal
 from policyguard.model.event import Event
 from policyguard.store.errors import SessionBusyError
+from policyguard.store.memory.store import MemoryStore
+from policyguard.store.protocol import Caps
 
 POLICY = "policyguard: 1\nname: p\nbudgets: {b: {calls: 1000}}\n"
 WAIT = 10.0
@@ -179,3 +182,81 @@ def test_threads_that_open_each_others_ancestors_do_not_wait_forever(tmp_path: P
         thread.join(WAIT)
     outcomes = [results[0] for _, results in pairs]
     assert sum(isinstance(one, SessionBusyError) for one in outcomes) == 1
+
+
+def test_thread_that_has_waited_once_may_be_waited_for(tmp_path: Path) -> None:
+    openings = _guard(tmp_path)._open_sessions.openings
+    holds_a, asks_for_a, holds_b, may_release = (threading.Event() for _ in range(4))
+
+    def wait_once() -> str:
+        assert holds_a.wait(WAIT)
+        asks_for_a.set()
+        with openings.claim("a"):
+            pass
+        with openings.claim("b"):
+            holds_b.set()
+            may_release.wait(WAIT)
+        return "b"
+
+    def wait_later() -> str:
+        with openings.claim("a"):
+            holds_a.set()
+            assert asks_for_a.wait(WAIT)
+            first.join(0.1)  # until it waits
+        assert holds_b.wait(WAIT)
+        with openings.claim("a"), openings.claim("b"):
+            return "a and b"
+
+    first, held = _start(wait_once)
+    second, opened = _start(wait_later)
+    assert holds_b.wait(WAIT)
+    second.join(0.1)
+    may_release.set()
+    for thread in (first, second):
+        thread.join(WAIT)
+    assert [*held, *opened] == ["b", "a and b"]
+
+
+class LosingStore(MemoryStore):
+    """A store that loses the lock of a session, as with a connection, to another host."""
+
+    lock_generation = 0
+    lost = ""
+
+    def lock_session(self, session: str) -> Any:
+        if session == self.lost:
+            raise SessionBusyError(Path(session), "another host has it", "wait")
+        lock = super().lock_session(session)
+        return Lock(lambda: session != self.lost, lock.release)
+
+
+class Lock(NamedTuple):
+    """The lock of a session."""
+
+    check: Callable[[], bool]
+    release: Callable[[], None]
+
+    @property
+    def is_held(self) -> bool:
+        return self.check()
+
+
+def test_session_that_is_lost_while_it_is_opened_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LosingStore(caps=Caps(constraints=9, grants=9, evidence=9, anchors=9))
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY)
+    with Guard.load(file, store=store, journal=tmp_path / "journals") as guard:
+        _write_calls(guard, "long")
+        other = guard.session("other")
+        reading = _PausedReading(monkeypatch, "long")
+        opening, results = _start(lambda: guard.session("long"))
+        assert reading.is_reading.wait(WAIT)
+        store.lost, store.lock_generation = "long", 1
+        grants = guard.grants()
+        reading.may_go_on.set()
+        opening.join(WAIT)
+        assert grants == ()
+        assert isinstance(results[0], SessionBusyError)
+        assert other.check("x").allowed

@@ -275,3 +275,20 @@ def test_the_oldest_advice_is_dropped_first() -> None:
         pending.add(call, f"advice for {call}")
     taken = [pending.take(call, is_last=True) for call in ("c1", "c2", "c3")]
     assert taken == ["", "advice for c2", "advice for c3"]
+
+
+class Number(int):
+    """A number of a host's own type."""
+
+
+@pytest.mark.parametrize("kind", [int, Number])
+def test_number_beyond_the_integers_that_are_kept_is_a_float(
+    tmp_path: Path, kind: type[int]
+) -> None:
+    score = record_outcome(load_session(tmp_path), "x", score=kind(2**63 - 1)).score
+    assert (score, type(score)) == (2.0**63, float)
+
+
+def test_structured_result_is_handed_on_as_it_is(tmp_path: Path) -> None:
+    session = load_session(tmp_path)
+    assert session.record(session.check("t"), result={"n": [1]}).result == {"n": [1]}

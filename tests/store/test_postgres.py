@@ -366,7 +366,8 @@ def test_one_thread_looks_at_leases_as_soon_as_there_is_one(postgres: Server) ->
     store = PostgresStore(postgres.new_address(), caps=CAPS, term=60)
     small = store.quotas.open(QuotaKey("small", "p", "p"), QuotaSpec(limit=1))
     assert store.quotas.try_charge_all([(small, 1)], 1)
-    assert (small.lease, lease_threads()) == (0, others)
+    assert small.lease == 0
+    assert lease_threads() <= others  # those of other stores may end meanwhile
     for budget in ("one", "two"):
         quota = store.quotas.open(QuotaKey(budget, "p", "p"), QuotaSpec(limit=10**9))
         while not quota.lease:

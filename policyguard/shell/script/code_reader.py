@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from policyguard.model.shell import CodeRunner
 from policyguard.shell.command_line import MANY, MARKS, Redirect, SimpleCommand, run_by
 from policyguard.shell.options import read_code_options
@@ -94,11 +96,15 @@ class CodeReader:
         """Read a text of code if it may be a command; prose in it is no reason to be opaque."""
         reading = self._reading
         before = dict(reading.opaque)
-        count = len(reading.commands)
-        with reading.functions.keep_apart():
+        count, folders = len(reading.commands), reading.control.find_folders()
+        with reading.functions.keep_apart(), reading.control.keep():
             self._wrapped.run_text(text, given)
         added = reading.commands[count:]
         if "syntax error" in reading.opaque and "syntax error" not in before:
-            added = [item for item in added if item.path != MANY]
+            added = [
+                msgspec.structs.replace(item, folders=folders)
+                for item in added
+                if item.path != MANY
+            ]
             reading.opaque = before
         reading.commands[count:] = [run_by(runner, item) for item in added]

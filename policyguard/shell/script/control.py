@@ -146,6 +146,16 @@ class Control:
             for end in ends:
                 variables.position = variables.position.join(end)
 
+    @contextmanager
+    def keep(self) -> Iterator[None]:
+        """Forget where a text leads that is read meanwhile: it may be prose."""
+        variables = self._reading.variables
+        position, drifts = variables.position, self.drifts
+        try:
+            yield
+        finally:
+            variables.position, self.drifts = position, drifts
+
     def leave_loops(self) -> Loops:
         """Begin what ends no loop around it, as a function or a subshell; return the loops."""
         loops, self._loops = self._loops, ()

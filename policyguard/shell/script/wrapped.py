@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from policyguard.shell.script.statements import Statements
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
-_WINDOWS_PROGRAM = ".exe"
-"""How programs of Windows end, in WSL and Git Bash: `git.exe` is git."""
+_WINDOWS_PROGRAM = ".exe"  # in WSL and Git Bash, `git.exe` is git
 
 
 class Wrapped:
@@ -238,7 +237,8 @@ class Wrapped:
         """Add what is run beside a command, as far as it is written out."""
         reading = self.reading
         before, count = dict(reading.opaque), len(reading.commands)
-        with reading.functions.keep_apart(), reading.variables.in_process():
+        apart, process = reading.functions.keep_apart(), reading.variables.in_process()
+        with apart, process, reading.control.keep():
             if isinstance(found, str):
                 self.run_text(found, Input())
             else:

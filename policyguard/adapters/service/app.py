@@ -123,9 +123,6 @@ class ServiceApp:
         self._in_force.set()
         self._operations = {operation.path: operation for operation in OPERATIONS}
         self._paths = {path.encode(): path for path in self._operations}
-        self._decoders = {
-            operation.path: msgspec.json.Decoder(operation.request) for operation in OPERATIONS
-        }
         self._pages = Starlette(
             routes=[
                 Route("/v1/shutdown", self._shut_down, methods=["POST"]),
@@ -160,7 +157,7 @@ class ServiceApp:
         try:
             body = await read_body(receive, MAX_BODY)
             await self._in_force.wait()
-            request = self._decode(path, body)
+            request = json_text.decode(body, operation.request)
             if self._runs_at_once(request):
                 result = operation.run(self.sessions, request)
             else:
@@ -189,7 +186,7 @@ class ServiceApp:
         if not self._is_authorized(path, headers):
             return None
         try:
-            request = self._decode(path, body)
+            request = json_text.decode(body, operation.request)
             if not self._runs_at_once(request):
                 return None
             self._on_request()
@@ -197,12 +194,6 @@ class ServiceApp:
         except Exception as error:  # noqa: BLE001 - each becomes an answer
             return self._describe_error(operation, error)
         return self._encode_result(operation, result, began)
-
-    def _decode(self, path: str, body: bytes) -> Any:
-        try:
-            return self._decoders[path].decode(body)
-        except msgspec.DecodeError:
-            return json_text.decode(body, self._operations[path].request)
 
     def note_request(self) -> None:
         """Note that someone uses the service: it is not idle."""

@@ -40,6 +40,9 @@ class Wrapper(PolicyStruct, frozen=True, kw_only=True):
     docker run."""
     folder: tuple[str, ...] = ()
     """Options whose value is the folder in which the command runs, as `-C` of env."""
+    unknown_folder: bool | tuple[str, ...] = False
+    """Whether the command runs in a folder that is not known, unless an option of `folder` names
+    it; a tuple holds the options with which it does, as `-i` of sudo."""
     operands: int = 0
     """How many operands of its own stand before the command."""
     assignments: bool = False
@@ -142,6 +145,9 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     `--no-index` of git."""
     folder: tuple[str, ...] = ()
     """Options whose value is the folder in which it works, as `-C` of git."""
+    unknown_folder: bool | tuple[str, ...] = False
+    """Whether command texts that it runs do so in a folder that is not known, as aliases of git do
+    at the top of a repository; a tuple holds the options with which they do."""
     writes: tuple[str, ...] = ()
     """What it writes: an option with a value, `operands`, `second`, `last` (unless there is such an
     option before), or a prefix (`of=`)."""
@@ -229,6 +235,8 @@ class Shell(PolicyStruct, frozen=True, kw_only=True):
     """Options whose value may be a command text where no list has the program, as `--command`."""
     unlisted_after: tuple[str, ...] = ()
     """Words that a command may follow where no list has the program, as `--`."""
+    moving_code: tuple[str, ...] = ()
+    """Texts one of which code of another language must contain to change the folder."""
     setups: tuple[str, ...] = ()
     """Commands that only print settings for the shell to run, as `pyenv init`."""
     neutral: tuple[str, ...] = ()

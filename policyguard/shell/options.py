@@ -18,7 +18,9 @@ class WrapperOptions:
         self.files: list[str] = []
         """Files of commands that options name."""
         self.folder = ""
-        """The folder in which the command runs; empty: the current one."""
+        """The folder in which the command runs; empty: that of the wrapper itself."""
+        self.leaves = wrapper.unknown_folder is True
+        """Whether the command runs in a folder that is not known."""
         self.program = ""
         """The program, if an option names it."""
         self.placeholder = ""
@@ -43,6 +45,7 @@ class WrapperOptions:
                 break
             if word == "-":
                 self.reads_input = True
+                self._note_folder(word)
             elif word[:1] == "-" or (word[:1] == "+" and wrapper.script):
                 index += self._read_option(word, arguments[index + 1 : index + 2])
                 if self._may_be_program:
@@ -61,10 +64,17 @@ class WrapperOptions:
             self.positional = list(arguments[index + 1 :])
         return operands if operands >= 0 else index
 
+    def read_before(self, words: Sequence[str]) -> None:
+        """Read the options that stand before a subcommand."""
+        for index, word in enumerate(words):
+            if word[:1] == "-":
+                self._read_option(word, words[index + 1 : index + 2])
+
     def _read_option(self, word: str, following: Sequence[str]) -> int:
         """Read one word of options; return how many words its value takes."""
         wrapper = self.wrapper
         name, equals, value = word.partition("=")
+        self._note_folder(word)
         self.keeps_spaces = self.keeps_spaces or any(
             name == one or (word.startswith(one) and len(one) == 2) for one in wrapper.whole
         )
@@ -113,6 +123,9 @@ class WrapperOptions:
                 self.reads_input = True
         return taken
 
+    def _note_folder(self, word: str) -> None:
+        self.leaves = self.leaves or leaves_folder(self.wrapper.unknown_folder, (word,))
+
     def _read_text(self, value: str, following: Sequence[str], *, attached: bool) -> int:
         if self.wrapper.script and not attached:
             self._wants_text = True  # the text is the first operand, after all options
@@ -124,6 +137,23 @@ class WrapperOptions:
         self.placeholder = "".join(following) or "{}"
         self._may_be_program = name in self.wrapper.attached and bool(following)
         return 1
+
+
+def leaves_folder(known: bool | Sequence[str], words: Sequence[str]) -> bool:
+    """Whether a program of which the `unknown_folder` is `known` leaves its own with these words.
+
+    An option of one letter counts in a cluster (`sudo -iu bob`), and with its value behind it.
+    """
+    if isinstance(known, bool):
+        return known
+    for word in words:
+        if word in known or word.partition("=")[0] in known:
+            return True
+        if word[:1] == "-" != word[1:2] and any(
+            one[1] in word for one in known if len(one) == 2 and one != "--"
+        ):
+            return True
+    return False
 
 
 class CodeOptions(msgspec.Struct):

@@ -142,6 +142,61 @@ def test_places(text: str, places: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("sudo -D /x mark 1", {"/x"}),
+        ("sudo -i mark 1", {MANY}),
+        ("sudo -iu bob mark 1", {MANY}),
+        ("sudo -u bob mark 1", {""}),
+        ("su - bob -c 'mark 1'", {MANY}),
+        ("su -l bob -c 'cd /x && mark 1'", {"/x"}),
+        ("su bob -c 'mark 1'", {""}),
+        ("cd /a && runuser -l bob -c 'mark 1'", {MANY}),
+        ("cd /a && runuser -u bob -- mark 1", {"/a"}),
+        ("unshare -w /x mark 1", {"/x"}),
+        ("unshare -r mark 1", {""}),
+        ("nsenter -t 1 -m mark 1", {MANY}),
+        ("systemd-run --working-directory=/x mark 1", {"/x"}),
+        ("systemd-run --user mark 1", {MANY}),
+        ("uv run --directory sub mark 1", {"sub"}),
+        ("uv --directory sub run mark 1", {"sub"}),
+        ("uv run --project sub mark 1", {""}),
+        ("pnpm -C sub exec mark 1", {"sub"}),
+        ("pnpm --dir=sub exec mark 1", {"sub"}),
+        ("pnpm -r exec mark 1", {MANY}),
+        ("npm -C sub exec -- mark 1", {MANY}),
+        ("npm exec -- mark 1", {""}),
+        ("poetry -C sub run mark 1", {MANY}),
+        ("mise x -C sub -- mark 1", {"sub"}),
+        ("tmux new -d -c /x 'mark 1'", {"/x"}),
+        ("tmux new -d 'mark 1'", {""}),
+        ("tmux send-keys -t a 'mark 1' Enter", {MANY}),
+        ("parallel --wd /x mark ::: 1", {"/x"}),
+        ("env -C /x -S 'mark 1'", {"/x"}),
+        ("env -C /x mark 1; mark 2", {"/x", ""}),
+        ("cd /a && find . -exec mark 1 \\;", {"/a"}),
+        ("find /x -execdir mark 1 \\;", {MANY}),
+        ("find . -execdir mark 1 \\; -exec mark 2 \\;; mark 3", {MANY, ""}),
+        ("git -C sub submodule foreach 'mark 1'", {MANY}),
+        ("git rebase -x 'mark 1' main; mark 2", {MANY, ""}),
+        ("git bisect run mark 1", {MANY}),
+        ("git -c alias.x='!mark 1' x", {MANY}),
+        ("make -C sub --eval='all:; mark 1'", {MANY}),
+        ("make --eval='all:; mark 1'", {""}),
+        ("tar --to-command='mark 1' -C /x -xf a", {MANY}),
+        ("cd /a && echo '* * * * * mark 1' | crontab -", {MANY}),
+        ("cd /a && echo 'mark 1' | at now", {"/a"}),
+        ("python -c 'import os; os.system(\"mark 1\")'", {""}),
+        ('python -c \'import os; os.chdir("/x"); os.system("mark 1")\'; mark 2', {MANY, ""}),
+        ('python -c \'import subprocess as s; s.run(["mark", "1"], cwd="/x")\'', {MANY}),
+        ('node -e \'execSync("mark 1", {cwd: "/x"})\'', {MANY}),
+    ],
+)
+def test_programs_that_run_a_command_elsewhere(text: str, places: set[str]) -> None:
+    assert set[str]().union(*find_places(text).values()) == places
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "echo 'zap' > a/s.sh; cd a && ./s.sh",

@@ -79,10 +79,13 @@ class CodeReader:
         if not text.strip(MARKS + " \n"):
             reading.add_unknown("code is not known", given.sources)
             return
-        self._add_names(text, runner, names, program)
-        for found in find_commands(text, runner.calls, reading.bounds.commands):
-            read = Input((index,)) if runner.runs_by else Input()
-            self._run_found(found, read, program)
+        with reading.control.keep():
+            if any(moving in text for moving in reading.reader.facts.moving_code):
+                reading.control.leave()
+            self._add_names(text, runner, names, program)
+            for found in find_commands(text, runner.calls, reading.bounds.commands):
+                read = Input((index,)) if runner.runs_by else Input()
+                self._run_found(found, read, program)
 
     def _add_names(
         self, text: str, runner: CodeRunner, names: tuple[str, ...], program: str

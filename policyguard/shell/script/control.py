@@ -81,6 +81,10 @@ class Control:
         self.note(command)
         self._reading.variables.position = be_at(self._reading.variables.position.passed)
 
+    def leave(self) -> None:
+        """Go on in a folder that is not known."""
+        self._reading.variables.position = be_at(ANYWHERE)
+
     def note(self, command: SimpleCommand) -> None:
         """Follow a command of `CONTROLLING`."""
         program, variables = command.path, self._reading.variables

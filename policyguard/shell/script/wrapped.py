@@ -20,9 +20,8 @@ from policyguard.shell.command_line import (
     is_written_out,
 )
 from policyguard.shell.option_texts import hides_command
-from policyguard.shell.options import WrapperOptions
+from policyguard.shell.options import WrapperOptions, leaves_folder
 from policyguard.shell.plain import KEYWORDS
-from policyguard.shell.script.appended_input import add_input
 from policyguard.shell.script.assigned_names import ASSIGNING
 from policyguard.shell.script.code_reader import CodeReader
 from policyguard.shell.script.control import CONTROLLING
@@ -33,8 +32,9 @@ from policyguard.shell.script.evaluated import (
     run_evaluated,
 )
 from policyguard.shell.script.inputs import Input
-from policyguard.shell.script.outputs import Outputs, find_names_of
-from policyguard.shell.script.placeholders import find_unknown_end, put_in, write_marks
+from policyguard.shell.script.named_files import add_input, run_on_found
+from policyguard.shell.script.outputs import Outputs
+from policyguard.shell.script.placeholders import find_unknown_end, write_marks
 from policyguard.shell.script.positional import MOVERS
 from policyguard.shell.script.script_files import run_file, run_script
 from policyguard.shell.script.setups import only_sets_up
@@ -157,7 +157,9 @@ class Wrapped:
         known = self._programs.find(program)
         if known is not None:
             for text in reading.reader.option_texts.find(known, arguments, program):
-                self._run_visible(text, guessed=False)
+                self._run_visible(
+                    text, guessed=False, leaves=leaves_folder(known.unknown_folder, arguments)
+                )
             if known.hides and hides_command(known, arguments):
                 reading.add_unknown("command that an option runs is not known", command.sources)
             if known.input:
@@ -225,20 +227,31 @@ class Wrapped:
                 name = word.partition("=")[2] if word[:2] == "--" else word
                 read.append(self.files.read_for(name, given).text or "")
         is_known = any(text.strip(f"{MARKS} \n") for text in read)
+        leaves = leaves_folder(program.unknown_folder, arguments)
         if program.input == "commands" and given and not is_known:
             self.reading.add_unknown("input of a shell is not known", given.sources)
         for text in read:
             for found in self.reading.reader.option_texts.find_in(program, text):
-                self._run_visible(found, guessed=False)
+                self._run_visible(found, guessed=False, leaves=leaves)
 
     def _run_visible(
-        self, found: str | list[str], *, guessed: bool, around: tuple[str, ...] = ()
+        self,
+        found: str | list[str],
+        *,
+        guessed: bool,
+        around: tuple[str, ...] = (),
+        leaves: bool = False,
     ) -> None:
-        """Add what is run beside a command, as far as it is written out."""
+        """Add what is run beside a command, as far as it is written out.
+
+        `leaves` says that it is run in another folder, which is not known.
+        """
         reading = self.reading
         before, count = dict(reading.opaque), len(reading.commands)
         apart, process = reading.functions.keep_apart(), reading.variables.in_process()
         with apart, process, reading.control.keep():
+            if leaves:
+                reading.control.leave()
             if isinstance(found, str):
                 self.run_text(found, Input())
             else:
@@ -264,9 +277,15 @@ class Wrapped:
         if wrapper.assignments and any(word.startswith("BASH_FUNC_") for word in arguments):
             self.reading.add_unknown("function in the environment")
         if wrapper.after and not (wrapper.joins and set(wrapper.after).isdisjoint(arguments)):
-            return self._run_after(wrapper, arguments, given, command, around)
+            return run_on_found(self, wrapper, arguments, given, command)
         options = WrapperOptions(wrapper)
+        if len(arguments) < len(command.arguments):
+            options.read_before(command.arguments[: -len(arguments) or None])
         position = options.read(arguments)
+        if options.folder:
+            self.reading.control.enter(options.folder, around)
+        elif options.leaves:
+            self.reading.control.leave()
         texts = options.texts
         rest = arguments[position + wrapper.operands :]
         is_option = bool(rest) and rest[0].startswith("-") and not options.program
@@ -328,8 +347,6 @@ class Wrapped:
                 made = [rest[:1]]  # behind the text of a `trap` stand its signals
             return [each for words in made for each in self.run_text(" ".join(words), given)]
         assigned = (*command.variables, *names)
-        if options.folder:
-            self.reading.control.enter(options.folder, around)
         has_input = wrapper.appends or options.placeholder
         made = add_input(self, rest, given, options) if has_input else [rest]
         if options.other_command:
@@ -352,34 +369,6 @@ class Wrapped:
         words = [quote(word) if is_static(word) else word for word in arguments]
         indices = self.run_text(" ".join([text, *words]), given)
         self._aliases[name] = text
-        return indices
-
-    def _run_after(
-        self,
-        wrapper: Wrapper,
-        arguments: list[str],
-        given: Input,
-        command: SimpleCommand,
-        around: tuple[str, ...],
-    ) -> list[int]:
-        indices: list[int] = []
-        names = find_names_of(wrapper, arguments)
-        position = 0
-        while position < len(arguments):
-            if arguments[position] not in wrapper.after:
-                position += 1
-                continue
-            end = position + 1
-            while end < len(arguments) and arguments[end] not in (";", "+"):
-                end += 1
-            rest = [
-                name for word in arguments[position + 1 : end] for name in put_in(word, "{}", names)
-            ]
-            if wrapper.joins:
-                indices += self.run_text(" ".join(rest), given)
-            elif rest:
-                indices += self.add(rest, given, command.redirects, (), around)
-            position = end
         return indices
 
     def run_text(self, text: str, given: Input) -> list[int]:

@@ -1,0 +1,66 @@
+"""Commands that programs run on names: those that they read, as xargs, or find, as find."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from policyguard.model.shell import Wrapper
+from policyguard.shell.command_line import MANY, SimpleCommand
+from policyguard.shell.options import WrapperOptions, leaves_folder
+from policyguard.shell.script.inputs import Input
+from policyguard.shell.script.outputs import find_names_of
+from policyguard.shell.script.placeholders import put_in
+
+if TYPE_CHECKING:
+    from policyguard.shell.script.wrapped import Wrapped
+
+
+def add_input(
+    wrapped: Wrapped, rest: list[str], given: Input, options: WrapperOptions
+) -> list[list[str]]:
+    """Return the commands that xargs makes of its own and what it reads."""
+    known, placeholder = given.text, options.placeholder
+    if known is None or MANY in known:
+        new = wrapped.outputs.printed_names(given.sources) or [MANY]
+        if not placeholder:
+            return [rest + new]
+        return [[name for word in rest for name in put_in(word, placeholder, new)]]
+    if placeholder:
+        lines = [line.lstrip() for line in known.splitlines() if line.strip()]
+        if len(lines) > wrapped.reading.bounds.loop_values:
+            lines = [MANY]
+        return [[word.replace(placeholder, line) for word in rest] for line in lines]
+    words = known.split()
+    if options.keeps_spaces and len(words) > 1:
+        return [rest + words, [*rest, known.strip("\0\n")]]
+    return [rest + words]
+
+
+def run_on_found(
+    wrapped: Wrapped,
+    wrapper: Wrapper,
+    arguments: list[str],
+    given: Input,
+    command: SimpleCommand,
+) -> list[int]:
+    """Run what stands behind words such as `-exec`; return who writes to its output."""
+    reading = wrapped.reading
+    names, around = find_names_of(wrapper, arguments), (*command.wrappers, command.program)
+    outer = reading.variables.position
+    indices: list[int] = []
+    end = 0
+    for start, word in enumerate(arguments):
+        if start < end or word not in wrapper.after:
+            continue
+        end = start + 1
+        while end < len(arguments) and arguments[end] not in (";", "+"):
+            end += 1
+        rest = [each for one in arguments[start + 1 : end] for each in put_in(one, "{}", names)]
+        reading.variables.position = outer
+        if leaves_folder(wrapper.unknown_folder, (word,)):
+            reading.control.leave()
+        if wrapper.joins:
+            indices += wrapped.run_text(" ".join(rest), given)
+        elif rest:
+            indices += wrapped.add(rest, given, command.redirects, (), around)
+    return indices

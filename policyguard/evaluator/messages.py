@@ -22,6 +22,10 @@ MAX_VALUE_CHARS = 200
 """Characters of one value in a message (POLICY_LANGUAGE §3)."""
 
 
+_KEPT_FIELDS = frozenset(("call.tool", "call.server", "call.class"))
+"""Fields of calls that every journal has."""
+
+
 class MessageTemplate(msgspec.Struct, frozen=True, eq=False):
     """A message with placeholders: dotted fields of `call` and `tags`, and a violation's figures.
 
@@ -30,6 +34,12 @@ class MessageTemplate(msgspec.Struct, frozen=True, eq=False):
 
     parts: Sequence[str]
     redact: Callable[[str], str]
+
+    @property
+    def quotes(self) -> bool:
+        """Whether the text may have words of a call in it."""
+        fields = self.parts[1::2]
+        return any(one.startswith("call") and one not in _KEPT_FIELDS for one in fields)
 
     def render(self, values: Mapping[str, Any]) -> str:
         """Return the text with each placeholder replaced; an absent value by `(absent)`."""

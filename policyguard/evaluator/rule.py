@@ -87,8 +87,10 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             effect = self.on_error
             if effect is Effect.ALLOW:
                 return ()
-        text, instead = self._render_text(attempt, error), self._render_instead(attempt)
-        return (Violation(self.id, effect, "rule", text, instead),)
+        text, instead = self._render_text(attempt, effect), self._render_instead(attempt)
+        remarks = _describe_remarks(attempt, self.doubts, error)
+        quotes = bool(remarks) or _quote(self.message, self.instead)
+        return (Violation(self.id, effect, "rule", text + remarks, instead, quotes=quotes),)
 
     def find_case(self, attempt: Attempt) -> CompiledCase | None:
         """Return the case that decides on a call; None if none matches, or the rule does not.
@@ -132,26 +134,16 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         case = found.case
         values = {**self._template_values(attempt), "rule": case.id}
         message, instead = case.message or self.message, case.instead or self.instead
-        text = f"rule `{case.id.partition('/')[2]}` forbids this call"
-        if message is not None:
-            text = message.render(values)
-        text = self._add_remarks(text, attempt, case.doubts, found.error)
+        text = _describe(case.id, found.effect) if message is None else message.render(values)
+        remarks = _describe_remarks(attempt, case.doubts, found.error)
         shown = instead.render(values) if instead is not None else ""
-        return Violation(case.id, found.effect, "rule", text, shown)
+        quotes = bool(remarks) or _quote(message, instead)
+        return Violation(case.id, found.effect, "rule", text + remarks, shown, quotes=quotes)
 
-    def _render_text(self, attempt: Attempt, error: str) -> str:
-        if self.message is not None:
-            text = self.message.render(self._template_values(attempt))
-        else:
-            text = f"rule `{self.id.partition('/')[2]}` forbids this call"
-        return self._add_remarks(text, attempt, self.doubts, error)
-
-    @staticmethod
-    def _add_remarks(text: str, attempt: Attempt, doubts: tuple[Doubt, ...], error: str) -> str:
-        """Return the message with what it would be misleading without."""
-        remarks = [f"the rule failed: {error}"] if error else []
-        remarks += filter(None, (describe(attempt.activation) for describe in doubts))
-        return f"{text} ({'; '.join(remarks)})" if remarks else text
+    def _render_text(self, attempt: Attempt, effect: Effect) -> str:
+        if self.message is None:
+            return _describe(self.id, effect)
+        return self.message.render(self._template_values(attempt))
 
     def _render_instead(self, attempt: Attempt) -> str:
         return (
@@ -160,6 +152,23 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     def _template_values(self, attempt: Attempt) -> dict[str, object]:
         return {"call": attempt.template_call, "tags": attempt.activation.tags, "rule": self.id}
+
+
+def _describe(id_: str, effect: Effect) -> str:
+    """Return the text of a rule, or a case, that has no message."""
+    verb = "forbids" if effect > Effect.ASK else "applies to"
+    return f"rule `{id_.partition('/')[2]}` {verb} this call"
+
+
+def _describe_remarks(attempt: Attempt, doubts: tuple[Doubt, ...], error: str) -> str:
+    """Return what a message would be misleading without."""
+    remarks = [f"the rule failed: {error}"] if error else []
+    remarks += filter(None, (describe(attempt.activation) for describe in doubts))
+    return f" ({'; '.join(remarks)})" if remarks else ""
+
+
+def _quote(*templates: MessageTemplate | None) -> bool:
+    return any(template is not None and template.quotes for template in templates)
 
 
 class RuleSet(tuple[CompiledRule, ...]):

@@ -19,7 +19,8 @@ class Violation(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     `id` names the entry (`limits/default/repeat`, `budgets/spend`, `rules/no-push`), `reason` is
     a word for programs (`repeat`, `budget`, `rule` …), `text` and `instead` are for the model.
     `used` and `limit` are in the entry's own unit; `retry_after` is seconds; `confidence` is that
-    of a learned constraint, from 0 to 1.
+    of a learned constraint, from 0 to 1. `quotes` says that the texts may have words of the call in
+    them, or of an earlier result: a journal leaves them out.
     """
 
     id: str
@@ -31,6 +32,7 @@ class Violation(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     limit: float | None = None
     retry_after: float | None = None
     confidence: float | None = None
+    quotes: bool = False
 
 
 class Waiver(msgspec.Struct, frozen=True):

@@ -144,8 +144,9 @@ class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
     `clearings` the number of the last clearing of marks in the store that came before it, `taken`
     what it has cleared there that comes back if it does not run.
     `violations` are the entries that fired without refusing it, `effect` the strongest of their
-    effects; `would` those in observe mode. `grants` are those that lifted what would have asked,
-    `waived` has, by violation, the exception that waived it.
+    effects, `advice` what the model reads of them with the result, without what quotes the call;
+    `would` those in observe mode. `grants` are those that lifted what would have asked, `waived`
+    has, by violation, the exception that waived it.
     """
 
     state_changing: bool = msgspec.field(default=True, name="changing")
@@ -160,6 +161,7 @@ class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
     taken: tuple[MarkChange, ...] = ()
     grants: tuple[str, ...] = ()
     waived: dict[str, str] = {}
+    advice: str = ""
 
 
 class Refused(_AttemptEvent, frozen=True, tag="refused"):

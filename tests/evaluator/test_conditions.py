@@ -88,8 +88,9 @@ def test_a_rule_reports_the_first_error_unless_an_answer_rules_it_out(
     plan, attempt = prepare_example(policy.policy, example, policy.evaluator)
     (compiled,) = plan.rules
     remark = f" (the rule failed: {error})" if error else ""
-    text = f"rule `one` forbids this call{remark}"
-    violation = Violation("rules/one", Effect(effect or "block"), "rule", text)
+    verb = "applies to" if effect in ("ask", "advise") else "forbids"
+    text = f"rule `one` {verb} this call{remark}"
+    violation = Violation("rules/one", Effect(effect or "block"), "rule", text, quotes=bool(error))
     assert compiled.evaluate(attempt) == ((violation,) if effect else ())
     assert [one.error for one in attempt.errors] == [error] * bool(error)
 

@@ -204,12 +204,9 @@ class Play:
         self.now += seconds * SECOND
 
     def do_close(self, name: str, said: list[str]) -> None:
-        # A parent that is rebuilt knows what its sub-agents charged, and no more of them. What the
-        # next result is to say is lost too.
+        # A parent that is rebuilt knows what its sub-agents charged, and no more of them.
         session = self.session(name)
-        advice = session._pipeline.advice
-        may_close = name != "s" and not (advice.texts or advice.answers)
-        verb = self.pick("close", "close", "end") if may_close else "end"
+        verb = self.pick("close", "close", "end") if name != "s" else "end"
         said.append(verb)
         closed = (name, "u") if name == "s" else (name,)
         if name == "s":

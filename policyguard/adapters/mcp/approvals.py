@@ -25,8 +25,8 @@ from policyguard.report.questions import render_arguments
 
 T = TypeVar("T")
 
-_PLAIN = "forbids this call"
-"""How a rule's text for the model ends that has no message of its own."""
+_PLAIN = "applies to this call"
+"""How the text of a rule ends that asks, and has no message of its own."""
 _MAX_NAME_CHARS = 120
 _STATE_PREFIX = "pg1."
 _MAX_STATE_CHARS = 512

@@ -310,6 +310,7 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         text, instead = texts or describe(
             self, attempt.session, used or 0, limit, exceeded=exceeded, amount=amount
         )
+        quotes = False
         if self.message is not None or self.instead is not None:
             values = {
                 "call": attempt.template_call,
@@ -322,8 +323,17 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             }
             text = self.message.render(values) if self.message is not None else text
             instead = self.instead.render(values) if self.instead is not None else instead
+            quotes = any(one is not None and one.quotes for one in (self.message, self.instead))
         return Violation(
-            self.id, effect, "budget", text, instead, shown_used, shown_limit, retry_after
+            self.id,
+            effect,
+            "budget",
+            text,
+            instead,
+            shown_used,
+            shown_limit,
+            retry_after,
+            quotes=quotes,
         )
 
     def settle(self, charge: Charge, attempt: Attempt, outcome: Outcome) -> Charge | None:

@@ -52,16 +52,16 @@ def build_denial(
     )
 
 
-def describe_approval(decision: Decision, by: str) -> str:
-    """Return what the model reads of a yes."""
-    return f"{_show_call(decision)} is approved by {sanitize(by)}: make the same call again"
+def describe_approval(tool: str, by: str) -> str:
+    """Return what the model reads of a yes to a call of a tool."""
+    return f"{_show_call(tool)} is approved by {sanitize(by)}: make the same call again"
 
 
-def describe_denial(decision: Decision, denied: Denied) -> str:
-    """Return what the model reads of a no."""
+def describe_denial(tool: str, denied: Denied) -> str:
+    """Return what the model reads of a no to a call of a tool."""
     word = f": {denied.message}" if denied.message else "; do without it"
-    return f"{_show_call(decision)} was denied by {sanitize(denied.by)}{word}"
+    return f"{_show_call(tool)} was denied by {sanitize(denied.by)}{word}"
 
 
-def _show_call(decision: Decision) -> str:
-    return f"`{sanitize(decision.tool)[:_MAX_NAME_CHARS]}`, which waited for an approval,"
+def _show_call(tool: str) -> str:
+    return f"`{sanitize(tool)[:_MAX_NAME_CHARS]}`, which waited for an approval,"

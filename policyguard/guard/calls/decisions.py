@@ -17,6 +17,9 @@ from policyguard.model.decision import Decision, EvalError, Violation
 from policyguard.model.effect import Effect
 from policyguard.model.event import ESTIMATE_KEYS, HINT_KEYS, Admitted, Completed, Refused
 
+_QUOTING = "a note that quotes the call"
+"""Stands in a journal for a text that does."""
+
 
 def set_context(
     attempt: Attempt,
@@ -156,7 +159,19 @@ def build_admitted(attempt: Attempt, decision: Decision) -> Admitted:
         clearings=0 if marks is None else marks.number_admission(attempt),
         taken=() if marks is None else marks.find_taken(attempt),
         grants=tuple([grant.id for grant in decision.grants]),
+        advice=_advice_to_keep(decision),
     )
+
+
+def _advice_to_keep(decision: Decision) -> str:
+    """Return what the model reads of an admitted call, without words of the call itself."""
+    violations = decision.violations
+    if any(one.quotes for one in violations):
+        violations = tuple(
+            [replace(one, text=_QUOTING, instead="") if one.quotes else one for one in violations]
+        )
+        decision = replace(decision, violations=violations)
+    return decision.message if violations else ""
 
 
 def build_refused(attempt: Attempt, decision: Decision) -> Refused:

@@ -30,9 +30,10 @@ from policyguard.evaluator.transitions import complete as complete_call
 from policyguard.evaluator.transitions import halt_by_result
 from policyguard.guard.calls import decisions
 from policyguard.guard.calls.known_calls import KnownCalls
+from policyguard.guard.calls.pending_advice import PendingAdvice
 from policyguard.guard.calls.result_editing import build_recorded, evaluate_parts
 from policyguard.guard.host_log import warn
-from policyguard.guard.tools.results import PendingAdvice, ToolResult
+from policyguard.guard.tools.results import ToolResult
 from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision, EvalError
 from policyguard.model.effect import Effect

@@ -284,4 +284,5 @@ def _build_violation(constraint: Constraint, confidence: float) -> Violation:
         "fix the cause first (that lifts the ban), or try another approach",
         constraint.count,
         confidence=confidence,
+        quotes=True,
     )

@@ -68,7 +68,7 @@ class SessionApprovals(SessionLifetime):
                 grant_calls(self, decision, approved, request)
             done = is_approved(self.guard._evaluator, self._state, decision, times["at"])
             if done:
-                self._pipeline.advice.add_answer(fingerprint, describe_approval(decision, by))
+                self._pipeline.advice.add_answer(fingerprint, describe_approval(decision.tool, by))
             return done
 
     def deny(
@@ -95,7 +95,7 @@ class SessionApprovals(SessionLifetime):
             if denied is None:
                 return False
             self._pipeline.fold(denied)
-            answer = describe_denial(decision, denied)
+            answer = describe_denial(decision.tool, denied)
             self._pipeline.advice.add_answer(decision.fingerprint, answer)
             return True
 

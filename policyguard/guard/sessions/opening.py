@@ -12,6 +12,7 @@ from policyguard.evaluator.fold import start_session as start_session_state
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard import validate
 from policyguard.guard.calls.ids import parse_call_number
+from policyguard.guard.calls.pending_advice import PendingAdvice, RebuiltAdvice
 from policyguard.guard.clock import SteadyClock, continue_from
 from policyguard.guard.event_loop import running_loop
 from policyguard.guard.session import Session
@@ -149,9 +150,9 @@ def start_session(guard: Guard, event: SessionStarted, *, isolated: bool = False
         try:
             if id_ in guard._state.evaluator_state.sessions:  # of a thread that a fork left behind
                 guard._state.forget(id_)
-            last_number = _rebuild(guard, id_)
+            rebuilt = _rebuild(guard, id_)
             with guard._lock:
-                return _add_session(guard, event, last_number, isolated=isolated)
+                return _add_session(guard, event, rebuilt, isolated=isolated)
         except BaseException:
             with guard._lock:
                 guard._state.forget(id_)
@@ -160,7 +161,7 @@ def start_session(guard: Guard, event: SessionStarted, *, isolated: bool = False
 
 
 def _add_session(
-    guard: Guard, event: SessionStarted, last_number: int, *, isolated: bool
+    guard: Guard, event: SessionStarted, rebuilt: _Rebuilt, *, isolated: bool
 ) -> Session:
     """Add a session that was rebuilt, or that is new. To be used under the guard's lock."""
     _require_open(guard)
@@ -170,19 +171,20 @@ def _add_session(
     parent = resumed.parent if resumed is not None else None
     if parent is not None and sessions.get(parent.id) is not parent:  # closed meanwhile
         guard._state.forget(event.session)
-        last_number = _rebuild(guard, event.session)
+        rebuilt = _rebuild(guard, event.session)
         resumed = sessions.get(event.session)
     if resumed is not None:
         _check_resumed(event, resumed)
     elif guard._journal is not None and event.parent:  # may have been closed meanwhile
         _resolve_parent(guard, event.session, event.parent)
-    first_number = max(last_number, guard._open_sessions.last_number(event.session))
+    first_number = max(rebuilt.last_number, guard._open_sessions.last_number(event.session))
     state = start_session_state(
         guard._evaluator, guard._state.evaluator_state, event, isolated=isolated
     )
     state.join_tree()
     guard._open_sessions.make_room(None if isolated else state.parent)
     session = Session(guard, state, first_number)
+    session._pipeline.advice = rebuilt.advice
     steady_clock = _find_steady_clock(guard, "" if state.parent is None else state.parent.id)
     if resumed is not None:
         steady_clock = continue_from(steady_clock, state.now)
@@ -271,14 +273,22 @@ def _resolve_parent(guard: Guard, session: str, parent: Session | str | None) ->
     return parent_id
 
 
-def _rebuild(guard: Guard, session: str) -> int:
-    """Rebuild a session from its journal, if it has one. Returns the number of its latest call.
+class _Rebuilt(NamedTuple):
+    """What a journal says of a session beside its state: the number of its latest call, advice."""
+
+    last_number: int
+    advice: PendingAdvice
+
+
+def _rebuild(guard: Guard, session: str) -> _Rebuilt:
+    """Rebuild a session from its journal, if it has one.
 
     Calls that could not be written have numbers too. Raises `AlteredError` for a journal that was
     altered, `ClosedError` if the guard is closed meanwhile.
     """
     journal = guard._journal
     last_number, lives_over = 0, 0
+    advice, states = RebuiltAdvice(guard._evaluator), guard._state.evaluator_state.sessions
     current: _Life | None = None
     for batch in _read_batches(journal.read_events(session)) if journal is not None else ():
         is_over = False
@@ -293,13 +303,14 @@ def _rebuild(guard: Guard, session: str) -> int:
                 if isinstance(event, (Admitted, Refused)):
                     last_number = max(last_number + 1, parse_call_number(event.call))
                 guard._state.rebuild(event)
+                advice.follow(event, states.get(session))
                 lives_over += isinstance(event, SessionEnded)
                 if is_over and isinstance(event, SessionStarted):  # its parent may live again
-                    guard._state.evaluator_state.sessions[session].count_aside()
+                    states[session].count_aside()
     if last_number and guard._shared_budgets is not None:
         with guard._lock:
             guard._shared_budgets.invalidate()
-    return last_number
+    return _Rebuilt(last_number, advice.pending)
 
 
 def _leaves_parent_alone(guard: Guard, started: SessionStarted) -> bool:

@@ -67,37 +67,6 @@ def append_advice(result: R, advice: str) -> R:
         return result
 
 
-class PendingAdvice:
-    """Texts by call or batch: every result of a batch carries the advice of all its calls.
-
-    `answers` are what people answered to calls that waited, by the call's fingerprint: the next
-    result carries them. At most `max_entries` of each are kept; the oldest is dropped first.
-    """
-
-    def __init__(self, max_entries: int) -> None:
-        self._max_entries = max_entries
-        self.texts: dict[str, list[str]] = {}
-        self.answers: dict[str, str] = {}
-
-    def add(self, call_or_batch: str, text: str) -> None:
-        """Add a text for the results of a call or batch."""
-        self.texts.setdefault(call_or_batch, []).append(text)
-        if len(self.texts) > self._max_entries:
-            del self.texts[next(iter(self.texts))]
-
-    def add_answer(self, fingerprint: str, text: str) -> None:
-        """Add what the model reads with its next result, unless it makes the call before."""
-        self.answers[fingerprint] = text
-        if len(self.answers) > self._max_entries:
-            del self.answers[next(iter(self.answers))]
-
-    def take(self, call_or_batch: str, *, is_last: bool) -> str:
-        """Return the texts for a result; forget them if it is the last one."""
-        texts = self.texts.pop(call_or_batch, None) if is_last else self.texts.get(call_or_batch)
-        answers, self.answers = self.answers, {}
-        return "\n".join([*(texts or ()), *answers.values()])
-
-
 def _append_block(result: R, advice: str) -> R:
     if isinstance(result, Mapping):
         content = result.get("content")

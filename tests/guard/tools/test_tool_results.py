@@ -9,7 +9,6 @@ import pytest
 from mcp import types
 
 from policyguard import Guard, Session
-from policyguard.guard.tools.results import PendingAdvice
 
 POLICY = """
 policyguard: 1
@@ -267,14 +266,6 @@ def test_result_recorded_twice_counts_once(tmp_path: Path) -> None:
     decision = session.check("t")
     assert session.record(decision, result="a").counted
     assert not session.record(decision, result="b").counted
-
-
-def test_the_oldest_advice_is_dropped_first() -> None:
-    pending = PendingAdvice(2)
-    for call in ("c1", "c2", "c3"):
-        pending.add(call, f"advice for {call}")
-    taken = [pending.take(call, is_last=True) for call in ("c1", "c2", "c3")]
-    assert taken == ["", "advice for c2", "advice for c3"]
 
 
 class Number(int):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from policyguard.shell.command_line import ANY, HERE, SimpleCommand
+from policyguard.shell.command_line import ANY, HERE, NAME, SimpleCommand
 from policyguard.shell.folders import (
     ANYWHERE,
     AT_START,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _IN_PATH = re.compile(r"(?!/|\.\.?(?:/|\Z))")
 """A folder that `cd` looks for in those of CDPATH."""
-_STATUS = re.compile(rf"\d+|{ANY}")
+_STATUS = re.compile(rf"\d+|{ANY}|{NAME}")
 _OPTIONS = frozenset("abefhkmnptuvxoBCEHPT")
 _LEAVING = frozenset(("exit", "return", "continue", "break"))
 CONTROLLING = FOLDER_COMMANDS | _LEAVING | {"set", "shopt", "enable"}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from policyguard.shell.script.statements import Statements
 
 _USED = lazy_pattern(r"\$\{?([A-Za-z_]\w*)")
-_NUMBERS = frozenset("?#$!-0") | {"RANDOM", "LINENO", "SECONDS", "UID", "EUID", "PPID", "BASHPID"}
+_NUMBERS = frozenset("?#$!-") | {"RANDOM", "LINENO", "SECONDS", "UID", "EUID", "PPID", "BASHPID"}
 
 
 class Variables(Bindings):
@@ -106,8 +106,9 @@ class Variables(Bindings):
         """Return what `$name` stands for, as a part of a word."""
         if name == "_" or self._is_never_known(name):
             return MANY
-        if name in _NUMBERS and name != "0":
-            return ANY  # some of them are other than what was assigned
+        if name in _NUMBERS:
+            is_assigned = name in self._values or name in self._expected
+            return ANY if is_assigned else NAME  # another shell may have what was assigned
         values = self._values.get(name)
         if values is None and self._known_positional is not None and _is_positional(name):
             return self.read_positional(name, quoted=quoted)

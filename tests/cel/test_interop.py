@@ -31,6 +31,8 @@ MOMENT = datetime(2026, 3, 6, 10, 0, 0, 123456, tzinfo=UTC)
         ("t.getHours()", {"t": "timestamp"}, {"t": datetime(2026, 3, 6, 12)}, 12),
         ("[t - t, duration('1s')]", {"t": "timestamp"}, {"t": MOMENT},
          [timedelta(0), timedelta(seconds=1)]),
+        ("int(t)", {"t": "timestamp"}, {"t": datetime(1970, 1, 2, tzinfo=UTC)}, 86_400),
+        ("timestamp('2026-03-06T10:00:00.123456Z')", {}, {}, MOMENT),
         ("{'n': null, 'b': b'x'}", {}, {}, {"n": None, "b": b"x"}),
         ("type(1u)", {}, {}, "uint"),
         ("x", {"x": "map(string, list(map(int, dyn)))"}, {"x": {"a": [{1: None}]}},

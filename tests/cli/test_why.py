@@ -60,6 +60,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, kept: str) -> Any:
         session.check("read", {"path": "y"}, call="h4")
         session.check("read", {"path": "z"}, call="h5")
         session.check("read", {"path": "x"}, call="h10")
+        session.check("pay", {"cents": 500}, call="h11")
 
     def why(*arguments: str) -> Result:
         options = ["--policy", str(policy), "--store", str(store)]
@@ -221,3 +222,18 @@ def test_marks_of_agents_are_not_in_the_journal(tmp_path: Path) -> None:
         "not set here are `wrote`: no journal has the marks of agents and projects"
     )
     assert "what other sessions used or marked" in notes[1][1]
+
+
+@pytest.mark.parametrize(
+    ("call", "rule", "reads_args", "reason"),
+    [
+        ("h11", "rules/cases", False, "no case matches"),
+        ("h8", "rules/live", True, "approved or granted"),
+    ],
+)
+def test_a_rule_that_did_not_fire_says_why(
+    run: Any, kept: str, call: str, rule: str, reads_args: bool, reason: str
+) -> None:
+    text = explain(run, call)["entries"][rule]["text"]
+    has_args = kept == "keep" or not reads_args
+    assert text == (reason if has_args else "it needs the arguments")

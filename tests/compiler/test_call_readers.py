@@ -106,3 +106,13 @@ def test_words_beside_a_command(args, command):
 )
 def test_lists_of_commands(args, command):
     assert command_reader(("command",), (), ("commands",))(args) == command
+
+
+@pytest.mark.parametrize("action", [{"commands": ["rm x"]}, '{"commands": ["rm x"]}'])
+def test_a_list_of_commands_in_a_field_is_read_beside_a_command(tmp_path, action):
+    file = tmp_path / "policyguard.yaml"
+    shell = "{arguments: [command], lists: [action.commands]}"
+    file.write_text(POLICY.replace("{arguments: [command, action.run]}", shell))
+    with Guard.load(file).session("s") as session:
+        decision = session.check("tool", {"command": "ls", "action": action})
+    assert [one.id for one in decision.violations] == ["rules/no-rm"]

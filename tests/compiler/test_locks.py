@@ -154,6 +154,19 @@ def admit(tmp_path: Path, layer: str, base: str) -> None:
     assert compiled is not None
 
 
+@pytest.mark.parametrize(
+    ("base", "layer"),
+    [
+        ("rules: {locked: {tools: [x], locked: true}}", "rules: {locked: {tools: [x]}}"),
+        ("budgets: {locked: {calls: 1, locked: true}}", "budgets: {locked: {calls: 9}}"),
+        ("params: {locked: {default: 1, locked: true}}", "params: {locked: 9}"),
+        ("locked: true\nlists: {locked: [x]}", "lists: {locked: [y]}"),
+    ],
+)
+def test_an_entry_may_have_the_name_locked(tmp_path: Path, base: str, layer: str) -> None:
+    refuse(tmp_path, layer, f"policyguard: 1\nname: base\n{base}\n")
+
+
 def test_no_environment_sets_a_locked_param(tmp_path: Path) -> None:
     compiled, _ = check(tmp_path, "", MOST="1000", SOFT="9")
     assert compiled is not None

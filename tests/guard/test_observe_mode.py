@@ -73,3 +73,27 @@ def test_observe_mode_disables_no_tool(session: Session, mode: str) -> None:
     assert [one.id for one in decision.would or decision.violations] == [
         "limits/tools:fetch/failures"
     ]
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        "limits: {default: {repeat: {max: 1, same: call, mode: observe}}}",
+        "limits: {default: {mode: observe, repeat: {max: 1, same: call}}}",
+        "budgets: {few: {calls: 1, mode: observe}}",
+        "rules: {few: {when: session.calls > 0, mode: observe}}",
+    ],
+)
+def test_an_entry_that_observes_refuses_nothing(tmp_path: Path, section: str) -> None:
+    def check_twice(text: str) -> Any:
+        file = tmp_path / "policy.yaml"
+        file.write_text(f"policyguard: 1\nname: observed\n{text}\n", "utf-8")
+        session = Guard.load(file, clock=lambda: 10**18).session("s")
+        session.record(session.check("x"), result="same")
+        return session.check("x")
+
+    observed = check_twice(section)
+    assert observed.allowed
+    assert len(observed.would) == 1
+    enforced = check_twice(section.replace("observe", "enforce"))
+    assert not enforced.allowed

@@ -181,6 +181,14 @@ def test_redundant_point_makes_room_for_one_that_bans_more() -> None:
     assert all(_is_banned(constraints, config, one) for one in (*frontier, redundant))
 
 
+def test_a_parameter_ban_keeps_64_points() -> None:
+    constraints, config = _constraint_set(), _learn_settings(1, "up")
+    incomparable = [{"depth": number, "width": 70 - number} for number in range(70)]
+    _learn(constraints, config, [_failure(point=one) for one in incomparable])
+    (constraint,) = constraints
+    assert [*constraint.points] == incomparable[:64]
+
+
 @settings(deadline=None)
 @given(size=st.integers(1, 6), corroborate=st.integers(2, 3), data=st.data())
 def test_failures_of_one_batch_count_once(size: int, corroborate: int, data: st.DataObject) -> None:

@@ -94,7 +94,7 @@ def add_locks(locks: Locks, layer: MappingNode, merged: MappingNode) -> Locks:
     own: Locks = {}
     for path, key, value in replaced_values(layer):
         place = key if is_whole else _own_flag(layer, path, value)
-        if place is not None and (path[-1] != "locked" or len(path) == 1):
+        if place is not None and (path[0] != "limits" or path[-1] != "locked"):
             own[path] = Lock(place.source.file, f"{place.source.file}:{place.span.line}")
     found = {**locks, **own}
     for path, lock in own.items():

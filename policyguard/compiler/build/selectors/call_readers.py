@@ -26,7 +26,8 @@ def command_reader(
     """
     find_values = _argument_finder(names)
     find_lists = _argument_finder(command_lists)
-    lists_of_words = frozenset((*word_lists, *command_lists))
+    list_starts = (start for name in command_lists for start in _ends(tuple(name.split("."))))
+    lists_of_words = frozenset((*word_lists, *list_starts))
     plain_names = frozenset(names) if not any("." in name for name in names) else frozenset()
 
     def derive(args: dict[str, Any]) -> str:

@@ -102,13 +102,13 @@ PASSING: dict[str, list[dict[str, Any]]] = {
     ],
     "text": [READ | {"result": {"text": "a"}, "text": "a", "advice": ""}],
     "advice is no part of the text": [
-        {"call": {"noted": {}}, "result": {"text": "a"}, "text": "a", "advice": "forbids this"}
+        {"call": {"noted": {}}, "result": {"text": "a"}, "text": "a", "advice": "applies to this"}
     ],
     "advice for a whole batch": [
         READ | {"batch": "b", "as": "one"},
         {"call": {"noted": {}}, "batch": "b", "as": "two"},
-        {"returns": "one", "advice": "forbids this"},
-        {"returns": "two", "advice": "forbids this"},
+        {"returns": "one", "advice": "applies to this"},
+        {"returns": "two", "advice": "applies to this"},
     ],
     "what an MCP server sends": [
         READ

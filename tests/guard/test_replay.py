@@ -118,6 +118,14 @@ def test_no_limit_can_fire_on_a_new_call(guard: ReplayGuard) -> None:
     assert session.can_fire(_call(2, "list"), plans)
 
 
+def test_no_limit_can_fire_after_a_failure_that_none_counts(guard: ReplayGuard) -> None:
+    session = _start(guard)
+    session.check(_call(1, "look"))
+    session.record(Completed("s", SECOND, "c1", error="down"))
+    plans = [guard._evaluator.plan("list", "", "", (), "")]
+    assert not session.can_fire(_call(2, "list"), plans)
+
+
 def test_limit_can_fire_on_a_call_in_other_words(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(
         POLICY.replace("classify: {", "classify: {likeness: {fold: [query]}, ")

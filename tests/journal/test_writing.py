@@ -99,6 +99,7 @@ def test_a_session_id_never_becomes_a_path(session: str) -> None:
 def test_names_are_readable_and_differ(tmp_path: Path) -> None:
     assert file_name("run-7").startswith("run-7-")
     assert file_name("../../etc/passwd").startswith("etc_passwd-")
+    assert file_name("x" * 50).partition("-")[0] == "x" * 40, "else its journal is not found"
     assert len({file_name(name) for name in ("a/b", "a_b", "A/B", "a:b", "", ".", "..")}) == 7
     setup = JournalSetup(tmp_path)
     for session in ("../up", "/abs", "a\x00b", "\ud800", "", "x" * 10_000):
@@ -369,8 +370,12 @@ def test_a_missing_file_is_noticed_within_a_second(tmp_path: Path, act: str) -> 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     setup = JournalSetup(tmp_path)
     os.mkfifo(setup.journal.path_of("s"))
-    with pytest.raises(JournalError, match=r"is not a regular file; move it away"):
+    with pytest.raises(JournalError, match=r"is not a regular file; move it away") as raised:
         list(setup.journal.read_events("s"))
+    assert (raised.value.path, raised.value.reason) == (
+        setup.journal.path_of("s"),
+        "is not a regular file",
+    )
 
 
 def test_a_torn_line_is_followed_as_it_is_repaired(tmp_path: Path) -> None:

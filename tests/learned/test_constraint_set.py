@@ -494,6 +494,28 @@ def test_expired_constraint_makes_room_for_a_new_one(lifetime: int, elapsed: int
     assert [one.key for one in constraints] == ["call:b" if elapsed >= lifetime else "call:a"]
 
 
+def test_expired_constraints_are_removed_only_for_lack_of_room() -> None:
+    config = _learn_settings(
+        1, max_constraints=2, decay=msgspec.structs.replace(FOREVER, lifetime=10)
+    )
+    constraints = _constraint_set()
+    _learn(constraints, config, [_failure("call:a")], at=0)
+    _learn(constraints, config, [_failure("call:b")], at=20)
+    assert [one.key for one in constraints] == ["call:a", "call:b"]
+    _learn(constraints, config, [_failure("call:c")], at=20)
+    assert [one.key for one in constraints] == ["call:b", "call:c"]
+
+
+@pytest.mark.parametrize("times", [(1, None), (None, 1)])
+def test_a_constraint_without_a_time_was_confirmed_before_all_others(
+    times: tuple[int | None, int | None],
+) -> None:
+    constraints = _constraint_set()
+    for at, key in zip(times, ("call:a", "call:b"), strict=True):
+        _learn(constraints, _learn_settings(), [_failure(key)], at=at)
+    assert [one.confirmed_at for one in constraints.by_confirmation()] == [None, 1]
+
+
 def test_an_expired_constraint_is_learned_anew() -> None:
     config = _learn_settings(2, decay=msgspec.structs.replace(FOREVER, lifetime=10))
     constraints = _constraint_set()

@@ -168,6 +168,21 @@ def test_a_database_is_copied_into_another(tmp_path: Path, policy: str, postgres
     _goes_on(policy, second)
 
 
+def test_lines_that_were_put_aside_are_copied_and_no_other_file(
+    tmp_path: Path, policy: str
+) -> None:
+    store, other = tmp_path / "store.db", tmp_path / "other" / "store.db"
+    _fill(policy, str(store))
+    (file,) = (tmp_path / "journal").glob("one-*.jsonl")
+    aside = file.with_name(f"{file.name}.3.aside")
+    aside.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:4]))
+    file.with_name("notes.txt").touch()
+    code, output = _run("store", "copy", store, other)
+    assert code == 0, output
+    copied = {one.name: one.read_bytes() for one in (other.parent / "journal").iterdir()}
+    assert copied == {one.name: one.read_bytes() for one in (file, aside)}
+
+
 def test_what_was_cleared_before_a_copy_is_set_in_it(tmp_path: Path, other: str) -> None:
     store, policy = str(tmp_path / "store.db"), tmp_path / "marks.yaml"
     policy.write_text(
@@ -456,8 +471,6 @@ def test_a_database_is_named_without_its_password(tmp_path: Path) -> None:
 def test_any_host_goes_on_with_what_began_in_a_file(
     tmp_path: Path, policy: str, postgres: Server
 ) -> None:
-    from policyguard.store.postgres.anchors import _PIECE_BYTES
-
     store, target = str(tmp_path / "store.db"), postgres.new_address()
     _fill(policy, store)
     with Guard.load(policy, store=store) as guard, guard.session("long") as session:
@@ -466,11 +479,11 @@ def test_any_host_goes_on_with_what_began_in_a_file(
     code, output = _run("store", "copy", store, target)
     assert code == 0, output
     opened = open_named_store(target, caps=None)
-    lines = b"".join(opened.anchors.lines("long"))  # type: ignore[attr-defined]  # of a database
+    pieces = [*opened.anchors.lines("long")]  # type: ignore[attr-defined]  # of a database
     opened.close()
     (file,) = (tmp_path / "journal").glob("long-*.jsonl")
-    assert lines == file.read_bytes()
-    assert len(lines) > _PIECE_BYTES
+    assert b"".join(pieces) == file.read_bytes()
+    assert max(map(len, pieces)) == 256 * 1024, "no row is larger"
     elsewhere = tmp_path / "elsewhere"
     with (
         Guard.load(policy, store=target, journal=elsewhere) as guard,

@@ -13,6 +13,7 @@ __all__ = ["postgres", "store"]
 def test_a_budget_with_too_many_keys_refuses_more(store: Store) -> None:
     spec = QuotaSpec(limit=3, max_keys=3)
     quotas = [store.quotas.open(QuotaKey("b", f"p\x1f{n}", "p"), spec) for n in range(4)]
+    assert quotas[3].keys_when_full == 0
     assert [try_charge(store, quota) for quota in quotas] == [True, True, True, False]
     assert (quotas[3].keys_when_full, quotas[0].keys_when_full) == (3, 0)
     store.quotas.refresh([quotas[3]], 1)

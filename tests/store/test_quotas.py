@@ -273,8 +273,17 @@ def test_a_clock_that_runs_backwards_frees_nothing(store: Store) -> None:
     one, two = open_quotas(store, 2, QuotaSpec(limit=10, within=100))
     assert sum(try_charge(store, one, at=1000) for _ in range(4)) == 4
     assert sum(try_charge(store, two, at=1) for _ in range(4)) == 4
-    assert usage_at(store, one, 1050) == 8
+    one.charge(1, 5)
+    assert usage_at(store, one, 1050) == 9
     assert usage_at(store, one, 1100) == 0
+
+
+def test_a_charge_of_nothing_needs_no_store(store: Store) -> None:
+    (quota,) = open_quotas(store, 1, QuotaSpec(limit=1000, within=10))
+    assert all(try_charge(store, quota) for _ in range(5))
+    with full_disk(store):
+        quota.charge(0, 1)
+    assert usage_at(store, quota) == 5
 
 
 @pytest.mark.parametrize("is_open", [False, True], ids=["closed", "in use"])

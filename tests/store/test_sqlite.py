@@ -250,6 +250,14 @@ def test_a_missing_store_cannot_be_read(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
 
 
+def test_an_empty_file_is_not_read_as_a_store(tmp_path: Path) -> None:
+    file = tmp_path / "store.db"
+    file.touch()
+    reader = SqliteStore(file, caps=None, read_only=True)
+    with pytest.raises(StoreError, match="is not a policyguard store; use another file"):
+        reader.constraints.list()
+
+
 def test_a_read_only_store_changes_nothing(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
     store.anchors.put(Anchor("s", "c", 1, "h", 1))

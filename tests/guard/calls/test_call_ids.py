@@ -132,6 +132,14 @@ def test_call_ids_stay_unique_across_many_sessions(guard: Guard) -> None:
         session.record(stale, result="stale")
 
 
+def test_calls_with_other_ids_in_a_journal_are_numbered_too(tmp_path: Path) -> None:
+    with load(tmp_path, durable=True) as first:
+        assert first.session("s").check("no").id == "c1"
+        first._journal.write(Refused("s", None, "other", "no", {}))  # type: ignore[union-attr]  # it has one
+    with load(tmp_path, durable=True) as second:
+        assert second.session("s").check("no").id == "c3"
+
+
 def test_numbers_of_a_session_that_was_used_again_raise_no_others(guard: Guard) -> None:
     for name, count in (("a", 5), ("b", 1), ("a", 1), ("c", 0)):
         session = guard.session(name)

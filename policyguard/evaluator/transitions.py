@@ -361,7 +361,10 @@ def _add_ban(limit: LimitChecker, tracker: Any, attempt: Attempt, result: str) -
     session = attempt.session
     violation = limit.evaluate(tracker, attempt, session.state_changes, 0)
     if violation is not None and violation.used is not None and violation.used >= limit.max:
-        session.bans.add(LimitBan(limit, attempt, violation.text, result))
+        ban = LimitBan(limit, attempt, violation.text, result)
+        if ban.ends_with_turn and session.get_tracker(limit) is not tracker:
+            return  # it was for the turn of the call, which is over
+        session.bans.add(ban)
 
 
 def _remember_call(evaluator: Evaluator, session: SessionState, attempt: Attempt) -> None:

@@ -219,7 +219,7 @@ def test_changes_since_a_version(store: Store) -> None:
     constraints.put(constraint("b"))
     before = constraints.version()
     assert constraints.changes(before).records == ()
-    assert constraints.changes(0).is_complete, "whoever has none yet gets all"
+    assert constraints.changes(0).is_complete, "a reader without any gets all"
     constraints.put(constraint("c"))
     constraints.revoke("a", by="ana", at=1)
     since = constraints.changes(before)

@@ -66,6 +66,13 @@ class LimitBan:
         """When the ban ends, in words."""
         return _DURATION_TEXTS[self.until]
 
+    @property
+    def ends_with_turn(self) -> bool:
+        """Whether a new turn lifts the ban, as it resets what a limit counts per turn."""
+        return self.until == "turn" or (
+            self.until in ("progress", "success") and self.limit.per_turn
+        )
+
     def violation(self, refused_count: int) -> Violation | None:
         """Return the violation of an attempt that the ban applies to."""
         limit = self.limit
@@ -133,12 +140,7 @@ class Bans(msgspec.Struct, eq=False):
 
     def end_turn(self) -> None:
         """Lift bans for the turn, and those until something new in what was counted per turn."""
-        self.active = {
-            name: ban
-            for name, ban in self.active.items()
-            if ban.until != "turn"
-            and not (ban.until in ("progress", "success") and ban.limit.per_turn)
-        }
+        self.active = {name: ban for name, ban in self.active.items() if not ban.ends_with_turn}
 
     def violation(
         self, ban: LimitBan, attempt: Attempt, refused_count: int, other: Violation | None

@@ -54,6 +54,30 @@ def test_constraints_of_wider_scopes_survive_a_turn(tmp_path: Path, learn: str) 
     assert not attempt_and_fail(session)
 
 
+@pytest.mark.parametrize(
+    ("limit", "allowed"),
+    [
+        ("per: turn, until: turn", True),
+        ("per: turn, until: progress", True),
+        ("per: turn, until: session", False),
+        ("until: turn", False),
+    ],
+)
+def test_a_late_failure_of_an_earlier_turn_bans_nothing_in_this_one(
+    tmp_path: Path, limit: str, allowed: bool
+) -> None:
+    """Unless the ban would have lasted, or failures of all turns count."""
+    file = tmp_path / "policy.yaml"
+    default = f"failures: {{max: 2, refuse: tool, {limit}}}"
+    file.write_text(f"policyguard: 1\nname: turns\nlimits: {{default: {{{default}}}}}\n")
+    session = Guard.load(file).session("s")
+    first, late = (session.check("migrate", {"to": number}) for number in range(2))
+    session.record(first, error="down")
+    session.turn()
+    session.record(late, error="down")
+    assert session.check("migrate", {"to": 3}).allowed is allowed
+
+
 def test_core_admits_a_failed_call_again_in_a_new_turn() -> None:
     session = Guard.load("core").session("s")
     for _ in range(2):

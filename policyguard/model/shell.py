@@ -128,6 +128,8 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
 
     values: tuple[str, ...] = ()
     """All its options that take a value; empty: any option may."""
+    pairs: tuple[str, ...] = ()
+    """Its options that take two values, the second of which counts, as `--arg` of jq."""
     plain: tuple[str, ...] = ()
     """Options before the subcommand that do not change what the command does."""
     long: bool = False
@@ -189,7 +191,8 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     runs: str = ""
     """RE2 in a word, behind which a command text stands, as `^alias[.][^=]+=!` for git."""
     prose: tuple[str, ...] = ()
-    """Options whose value is text for people, in which `runs` is not looked for."""
+    """Options whose value is text, in which `runs` is not looked for; it names no file unless it
+    begins with `@`, as of `-H` of curl."""
     own: str = ""
     """RE2 for what `runs` matched, behind which words of the program itself stand, as those of an
     alias of git."""
@@ -237,6 +240,10 @@ class Shell(PolicyStruct, frozen=True, kw_only=True):
     """Words that a command may follow where no list has the program, as `--`."""
     moving_code: tuple[str, ...] = ()
     """Texts one of which code of another language must contain to change the folder."""
+    running_code: tuple[str, ...] = ()
+    """Texts one of which code of another language must contain to run what it reads."""
+    reading_code: tuple[str, ...] = ()
+    """Calls of other languages that read the file that is named first, as `open(`."""
     setups: tuple[str, ...] = ()
     """Commands that only print settings for the shell to run, as `pyenv init`."""
     neutral: tuple[str, ...] = ()

@@ -61,7 +61,7 @@ def read_arguments(words: Sequence[str], program: Program) -> Arguments:
             ended, may_be_value = True, False
         else:
             following = words[index] if index < len(words) else None
-            option, taken = _read_option(word, following, program)
+            option, taken = _read_option(word, words[index : index + 2], program)
             options.append(option)
             index += taken
             may_be_value = not (program.values or taken or option.takes_value)
@@ -71,17 +71,21 @@ def read_arguments(words: Sequence[str], program: Program) -> Arguments:
     return Arguments(tuple(options), tuple(operands), frozenset(doubtful), has_more, tuple(before))
 
 
-def _read_option(word: str, following: str | None, program: Program) -> tuple[Option, bool]:
+def _read_option(word: str, behind: Sequence[str], program: Program) -> tuple[Option, int]:
+    """Read an option; return also how many of the words behind it are its own."""
+    following = behind[0] if behind else None
     name, equals, value = word.partition("=")
+    if word in program.pairs:
+        return Option(word, "".join(behind[1:]), takes_value=True), len(behind)
     if equals:
-        return Option(name, value, takes_value=True), False
+        return Option(name, value, takes_value=True), 0
     if word in program.values or word in program.text:
-        return Option(word, following, takes_value=True), following is not None
+        return Option(word, following, takes_value=True), int(following is not None)
     if not word.startswith("--") and not program.long:
         for position in range(1, len(word)):
             flag, rest = f"-{word[position]}", word[position + 1 :]
             if flag in program.values or flag in program.text:
                 if rest:
-                    return Option(word, rest, takes_value=True), False
-                return Option(word, following, takes_value=True), following is not None
-    return Option(word, None, takes_value=False), False
+                    return Option(word, rest, takes_value=True), 0
+                return Option(word, following, takes_value=True), int(following is not None)
+    return Option(word, None, takes_value=False), 0

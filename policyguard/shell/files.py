@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.model.shell import Program
-from policyguard.shell.arguments import Arguments
-from policyguard.shell.command_line import ANY, MANY, NAME, SimpleCommand
+from policyguard.shell.arguments import Arguments, Option
+from policyguard.shell.command_line import ANY, MANY, MARKS, NAME, SimpleCommand
 from policyguard.shell.words import is_static
 
 _UNKNOWN = lazy_pattern(f"[{ANY}{MANY}]+")
@@ -84,8 +84,14 @@ def find_read(command: SimpleCommand, program: Program, arguments: Arguments) ->
         yield normalize(_strip(word))
     if program.reads is None:
         for option in arguments.options:
-            if option.value is not None:
+            if option.value is not None and not _is_text(option, program):
                 yield normalize(_strip(option.value))
+
+
+def _is_text(option: Option, program: Program) -> bool:
+    """Whether the value of an option is a text that names no file, as `A: b` behind `-H`."""
+    value = option.value or ""
+    return option.text in program.prose and value[:1] not in ("@", *MARKS)
 
 
 def reads_nothing(program: Program, arguments: Arguments) -> bool:

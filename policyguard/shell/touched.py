@@ -37,6 +37,8 @@ _NOWHERE = "/dev/null"
 _UNKNOWN = re.compile(f"[{ANY}{MANY}]+")
 _MAY_BE_UNKNOWN = re.compile(rf"[{ANY}{MANY}]|\.\.")
 _UNKNOWN_PART = re.compile(rf"\$[A-Za-z_{{(]|[{ANY}{MANY}{NAME}]")
+_UNKNOWN_PLACE = re.compile(rf"\$[A-Za-z_{{(]|[{ANY}{MANY}]|\A{NAME}")
+"""With it, a path may be any: a name that was printed is one of a folder that stands before it."""
 _REMOTE = re.compile(r"(?:[^@/:\s]+@)?(\[[^\]]+\]|[^@/:\s\[\]]+):(?!//)")
 _HOST = re.compile(r"(?:[^@/\s]+@)?(\[[^\]]+\]|[^@/\s]+)")
 _NETWORK_FILE = re.compile(r"/dev/(?:tcp|udp)/([^/]+)/([^/]+)")
@@ -126,7 +128,7 @@ def find_paths_of(line: CommandLine, reader: ShellReader, chosen: Collection[int
     commands = [_Command(simple, reader) for simple in line.commands]
     own = [[*_find_touched(each, reader), *_find_named(each, reader)] for each in commands]
     if chosen and all(
-        own[index] and not any(map(_UNKNOWN_PART.search, own[index])) for index in chosen
+        own[index] and not any(map(_UNKNOWN_PLACE.search, own[index])) for index in chosen
     ):
         involved = _with_sources(line, chosen)
         own = [paths if index in involved else [] for index, paths in enumerate(own)]

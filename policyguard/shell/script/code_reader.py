@@ -83,7 +83,10 @@ class CodeReader:
             if any(moving in text for moving in reading.reader.facts.moving_code):
                 reading.control.leave()
             self._add_names(text, runner, names, program)
-            for found in find_commands(text, runner.calls, reading.bounds.commands):
+            facts = reading.reader.facts
+            running = (*facts.running_code, *runner.evaluates)
+            readers = () if any(one in text for one in running) else facts.reading_code
+            for found in find_commands(text, runner.calls, reading.bounds.commands, readers):
                 read = Input((index,)) if runner.runs_by else Input()
                 self._run_found(found, read, program)
 

@@ -12,13 +12,18 @@ _LITERAL = re.compile(
     re.DOTALL,
 )
 _NAME = re.compile(r"\S{1,255}")
+_FILE = re.compile(r"[\w./~+-]{1,255}")
+_MOST_BEFORE = 40
 _BETWEEN = re.compile(r"(?:[\s,\[{]|\bargs:|\bnil\b)*")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
-def find_commands(code: str, calls: Mapping[str, str], most: int, depth: int = 3) -> Iterator[str]:
+def find_commands(
+    code: str, calls: Mapping[str, str], most: int, readers: tuple[str, ...] = (), depth: int = 3
+) -> Iterator[str]:
     """Yield texts that `code` may run as commands, at most `most` literals of it.
 
+    A name of a file right behind one of `readers` is read, not run.
     Literals that only commas and brackets part are also joined, since lists of words are commands
     as well.
     Literals that are code are read too, `depth` deep.
@@ -31,6 +36,10 @@ def find_commands(code: str, calls: Mapping[str, str], most: int, depth: int = 3
     end = -1
     for match in islice(_LITERAL.finditer(code), most):
         literal = _ESCAPE.sub(r"\1", next((part for part in match.groups() if part), ""))
+        if readers and _FILE.fullmatch(literal):
+            start = match.start()
+            if code[max(0, start - _MOST_BEFORE) : start].rstrip().endswith(readers):
+                continue
         if words and not _BETWEEN.fullmatch(code, end, match.start()):
             yield from _join(words)
             words = []
@@ -41,7 +50,7 @@ def find_commands(code: str, calls: Mapping[str, str], most: int, depth: int = 3
     yield from _join(words)
     if depth > 1:
         for literal in nested:
-            yield from find_commands(literal, calls, most, depth - 1)
+            yield from find_commands(literal, calls, most, readers, depth - 1)
 
 
 def _join(words: list[str]) -> Iterator[str]:

@@ -27,10 +27,13 @@ class Tail(msgspec.Struct, frozen=True):
 
     redirects: tuple[Redirect, ...] = ()
     words: tuple[str, ...] = ()
+    given: Input = NOTHING
+    """What the command reads instead of what a pipe gives it."""
 
     def join(self, more: Tail) -> Tail:
         """Return both, this one first."""
-        return Tail(self.redirects + more.redirects, self.words + more.words)
+        given = more.given or self.given
+        return Tail(self.redirects + more.redirects, self.words + more.words, given)
 
 
 NO_TAIL = Tail()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from policyguard.shell.script.statements import Statements
 
 _SIMPLE_REDIRECT = re.compile(
-    r"[012]?>&[012]|[012&]?>>?[ \t]*([\w./-]*[A-Za-z./_][\w./-]*)", re.ASCII
+    r"\d?[<>]&-|[012]?>&[012]|[012&]?>>?[ \t]*([\w./-]*[A-Za-z./_][\w./-]*)", re.ASCII
 )
 
 

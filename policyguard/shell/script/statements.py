@@ -36,6 +36,8 @@ _REDIRECTS = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirec
 _VANISHING = re.compile(r"""(?:"(?=[^"]*(?:\$\{?@|\[@\]))(?:\$@|\$\w+|\$\{[^{}"]*\})+"|[^'"])+""")
 """Words that are none if all in them is empty."""
 _LOOPS = frozenset(("while_statement", "c_style_for_statement"))
+_WITH_LAST = frozenset(("pipeline", "list"))
+"""What a redirection behind belongs to the last command of."""
 _CONDITIONAL = _LOOPS | {"redirected_statement"}
 """Statements that may not run, or more than once."""
 _UNCERTAIN = _CONDITIONAL | {
@@ -168,6 +170,8 @@ class Statements:
                 indices += self.run(node, given, tail, chosen=True)
             return indices
         kind = node.type
+        if tail.given and kind not in _WITH_LAST:
+            given, tail = tail.given, Tail(tail.redirects, tail.words)
         if kind == "command":
             return self._run_command(node, given, tail)
         kept = self.variables.keep() if kind in _CONDITIONAL else None
@@ -313,6 +317,7 @@ class Statements:
     def run_redirected(self, node: Node, given: Input, tail: Tail) -> list[int]:
         """Run a statement with its redirections, or the body of a function with those of that."""
         body = None
+        found = NOTHING
         outputs: list[Node] = []
         for child in node.named_children:
             if child.type not in _REDIRECTS:
@@ -320,8 +325,12 @@ class Statements:
                 continue
             more, read, to_process = self.redirections.read(child)
             tail = tail.join(more)
-            given = read or given
+            found = read or found
             outputs += to_process
+        if found and body is not None and body.type in _WITH_LAST:
+            tail = tail.join(Tail(given=found))  # it stands behind the last of several commands
+        else:
+            given = found or given
         if body is None:
             self.add(SimpleCommand("", "", (), tail.redirects, sources=given.sources))
             indices: list[int] = []

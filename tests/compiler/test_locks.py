@@ -129,6 +129,7 @@ def refuse(tmp_path: Path, layer: str, base: str) -> None:
         "budgets: {few: {calls: 3}}",
         "limits: {tools: {other: {no_progress: {max: 2}}}}",
         "limits: {tools: {drop_table: {polling: none}}}",
+        "limits: {tools: {'build*': {locked: false}}}",
         "signatures: [{id: mine, pattern: x, on: error, blame: agent}]",
     ],
 )

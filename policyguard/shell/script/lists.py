@@ -21,16 +21,21 @@ _JOINING = ("&&", "||")
 def run_list(reading: Statements, node: Node, given: Input, tail: Tail) -> list[int]:
     """Run `a && b`. The grammar gives the redirections of `b` to the whole list."""
     *first, last = [child for child in node.named_children if child.type != "comment"] or [node]
+    reading.first_end = None
     if last is node:
         return []
     variables, operator = reading.variables, _operator(node)
     indices: list[int] = []
-    for child in first:
+    is_certain = reading.is_certain
+    for number, child in enumerate(first):
+        reading.is_certain = is_certain and not number
         is_unsure = child.type == "list" and "||" in (operator, _operator(child))
         kept = variables.keep() if is_unsure else None
         indices += reading.run(child, given, NO_TAIL)
         if kept is not None:
             variables.join_values(kept)  # in `a && b || c`, b may not have run
+    first_end = reading.first_end if first[0].type == "list" else variables.keep()
+    reading.is_certain = False
     behind_first = variables.position
     variables.position = be_at(behind_first.choose(operator))
     before = variables.keep() if leaves(reading, [last]) else None
@@ -39,6 +44,7 @@ def run_list(reading: Statements, node: Node, given: Input, tail: Tail) -> list[
     if before is not None:
         variables.restore(before)
     variables.position = position.skip(operator, behind_first)
+    reading.is_certain, reading.first_end = is_certain, first_end
     return indices
 
 
@@ -131,11 +137,12 @@ def run_pipeline(reading: Statements, node: Node, given: Input, tail: Tail) -> l
         indices = reading.run(stage, given, tail if is_last else NO_TAIL)
         reading.control.return_to(outer)
         position = variables.position
-        if is_last:  # in zsh it is no process of its own
+        is_list = not is_last and _ends_in_list(stage)
+        if is_last or is_list:  # in zsh the last one is no process of its own
             variables.join(kept)
         else:
             variables.restore(kept)
-        if not is_last and _ends_in_list(stage):
+        if is_list:
             # The grammar reads `a && b 2>&1 | c` as `(a && b) 2>&1 | c`.
             indices = [index for index in indices if index >= before][-1:]
             behind_list = position

@@ -13,6 +13,7 @@ from policyguard.shell.folders import may_move, needs_place
 from policyguard.shell.plain import has_control_characters
 from policyguard.shell.script.assigned_names import VARIABLE_NAME
 from policyguard.shell.script.assignments import assign, run_declaration
+from policyguard.shell.script.bindings import Kept
 from policyguard.shell.script.branches import run_case, run_if
 from policyguard.shell.script.control import Control
 from policyguard.shell.script.evaluated import has_command, run_evaluated
@@ -44,7 +45,6 @@ _UNCERTAIN = _CONDITIONAL | {
     "if_statement",
     "case_statement",
     "for_statement",
-    "list",
     "pipeline",
     "subshell",
     "negated_command",
@@ -72,6 +72,8 @@ class Statements:
         self.documents: list[HereDocument] = []
         self.source = b""
         self.is_certain = True
+        self.first_end: Kept | None = None
+        """The variables behind the first command of the latest list."""
         """Whether what is read now runs, in the shell that reads the text; in a function, whether
         it runs in each call, up to a `return`."""
         self.standard_input = NOTHING
@@ -286,12 +288,12 @@ class Statements:
         for node in nodes:
             is_certain, is_apart = self.is_certain, self.is_in_background(node)
             kept = self.variables.keep() if is_apart or node.type == "list" else None
-            self.is_certain = is_certain and kept is None
+            self.is_certain = is_certain and not is_apart
             outer = self.control.leave_loops() if is_apart else None
             indices += self.run(node, given, tail)
             self.is_certain = is_certain
             if kept is not None:
-                self.variables.join_values(kept)
+                self.variables.join_values(kept if is_apart else self.first_end or kept)
                 if outer is not None:
                     self.variables.position = kept.position
                     self.control.return_to(outer)

@@ -199,7 +199,7 @@ class Functions:
                 reading.source, reading.documents = body.source, body.documents
                 own = body.given or given
                 outer_loops = reading.control.leave_loops()
-                indices += reading.run_redirected(body.definition, own, body.tail)
+                indices += reading.redirections.run(body.definition, own, body.tail)
                 reading.control.return_to(outer_loops)
                 variables.leave_function()
                 variables.join(*self._calls.pop()[1])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from policyguard.shell.folders import AT_START, Place, Position, be_at
 from policyguard.shell.plain import PlainCommand
 from policyguard.shell.script.branches import leaves
-from policyguard.shell.script.inputs import NO_TAIL, Input, Tail
+from policyguard.shell.script.inputs import NO_TAIL, NOTHING, Input, Tail
 from policyguard.shell.script.syntax_tree import Node
 
 if TYPE_CHECKING:
@@ -26,9 +26,10 @@ def run_list(reading: Statements, node: Node, given: Input, tail: Tail) -> list[
         return []
     variables, operator = reading.variables, _operator(node)
     indices: list[int] = []
-    is_certain = reading.is_certain
+    is_certain, is_piped = reading.is_certain, reading.is_list_piped
     for number, child in enumerate(first):
         reading.is_certain = is_certain and not number
+        reading.is_list_piped = is_piped and child.type == "list"
         is_unsure = child.type == "list" and "||" in (operator, _operator(child))
         kept = variables.keep() if is_unsure else None
         indices += reading.run(child, given, NO_TAIL)
@@ -39,7 +40,7 @@ def run_list(reading: Statements, node: Node, given: Input, tail: Tail) -> list[
     behind_first = variables.position
     variables.position = be_at(behind_first.choose(operator))
     before = variables.keep() if leaves(reading, [last]) else None
-    indices += reading.run(last, given, tail)
+    indices += reading.run(last, NOTHING if is_piped else given, tail)
     position = variables.position
     if before is not None:
         variables.restore(before)
@@ -134,6 +135,8 @@ def run_pipeline(reading: Statements, node: Node, given: Input, tail: Tail) -> l
         is_last = number == len(stages) - 1
         before = len(reading.commands)
         kept, outer = variables.keep(), reading.control.leave_loops()
+        # The grammar reads `a | b | c && d` as `a | (b | c && d)`.
+        reading.is_list_piped = bool(number) and stage.type == "list"
         indices = reading.run(stage, given, tail if is_last else NO_TAIL)
         reading.control.return_to(outer)
         position = variables.position

@@ -8,10 +8,10 @@ from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME
 
 _MARK = re.compile(f"[{MARKS}]")
 _UP_TO_UNKNOWN = re.compile(f".*([{ANY}{NAME}])", re.DOTALL)
-_STAND_INS = {  # bash sets `_` at each command
+_STAND_INS = {  # bash sets `_` at each command; nothing assigns `$`, its number
     MANY: "${_}",
     ANY: '"${_}"',
-    NAME: '"${_}"',
+    NAME: '"${$}"',
     GLOB: "*",
 }
 

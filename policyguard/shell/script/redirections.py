@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from policyguard.shell.command_line import GLOB, MANY, Redirect
+from policyguard.shell.command_line import GLOB, MANY, Redirect, SimpleCommand
 from policyguard.shell.script.inputs import NO_TAIL, NOTHING, Input, Tail
 from policyguard.shell.script.rewriting import MARK, lift
 from policyguard.shell.script.syntax_tree import Node, parse
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 _SIMPLE_REDIRECT = re.compile(
     r"\d?[<>]&-|[012]?>&[012]|[012&]?>>?[ \t]*([\w./-]*[A-Za-z./_][\w./-]*)", re.ASCII
 )
+REDIRECTS = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
+WITH_LAST = frozenset(("pipeline", "list"))
+"""What a redirection behind belongs to the last command of."""
 
 
 class Redirections:
@@ -68,6 +72,38 @@ class Redirections:
             redirects += (Redirect(True, word),)
         read = self._files.read(word) if operator == "<" else NOTHING
         return Tail(redirects, more.words), read, []
+
+    def run(self, node: Node, given: Input, tail: Tail) -> list[int]:
+        """Run a statement with its redirections, or the body of a function with those of that."""
+        body = None
+        found = NOTHING
+        outputs: list[Node] = []
+        for child in node.named_children:
+            if child.type not in REDIRECTS:
+                body = child
+                continue
+            more, read, to_process = self.read(child)
+            tail = tail.join(more)
+            found = read or found
+            outputs += to_process
+        if found and body is not None and body.type in WITH_LAST:
+            tail = tail.join(Tail(given=found))  # it stands behind the last of several commands
+        else:
+            given = found or given
+        if body is None:
+            self._reading.add(SimpleCommand("", "", (), tail.redirects, sources=given.sources))
+            indices: list[int] = []
+        else:
+            indices = self._reading.run(body, given, tail)
+        self.feed(outputs, indices)
+        return indices
+
+    def feed(self, outputs: Sequence[Node], indices: list[int]) -> None:
+        """Run the commands of `>(…)`, which read what those of `indices` write."""
+        reading = self._reading
+        for output in outputs:
+            given = Input(tuple(indices), reading.wrapped.outputs.static_output(indices))
+            reading.run_apart(output.named_children, given)
 
     def _read_document(self, word: str) -> Input:
         reading = self._reading

@@ -21,7 +21,7 @@ from policyguard.shell.script.functions import Functions
 from policyguard.shell.script.inputs import NO_TAIL, NOTHING, Input, Tail
 from policyguard.shell.script.lists import run_list, run_moving, run_pipeline, run_plain
 from policyguard.shell.script.loops import run_again_and_again, run_for
-from policyguard.shell.script.redirections import Redirections
+from policyguard.shell.script.redirections import REDIRECTS, WITH_LAST, Redirections
 from policyguard.shell.script.rewriting import HereDocument, lift
 from policyguard.shell.script.syntax_tree import DECLARATIONS, EXPRESSIONS, Node, is_simple, parse
 from policyguard.shell.script.variables import Variables
@@ -33,12 +33,9 @@ from policyguard.shell.words import finish, split_simple
 if TYPE_CHECKING:
     from policyguard.shell.reader import ShellReader
 
-_REDIRECTS = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
 _VANISHING = re.compile(r"""(?:"(?=[^"]*(?:\$\{?@|\[@\]))(?:\$@|\$\w+|\$\{[^{}"]*\})+"|[^'"])+""")
 """Words that are none if all in them is empty."""
 _LOOPS = frozenset(("while_statement", "c_style_for_statement"))
-_WITH_LAST = frozenset(("pipeline", "list"))
-"""What a redirection behind belongs to the last command of."""
 _CONDITIONAL = _LOOPS | {"redirected_statement"}
 """Statements that may not run, or more than once."""
 _UNCERTAIN = _CONDITIONAL | {
@@ -72,6 +69,8 @@ class Statements:
         self.documents: list[HereDocument] = []
         self.source = b""
         self.is_certain = True
+        self.is_list_piped = False
+        """Whether a pipe goes to the first command of the list that is run next, and no other."""
         self.first_end: Kept | None = None
         """The variables behind the first command of the latest list."""
         """Whether what is read now runs, in the shell that reads the text; in a function, whether
@@ -172,7 +171,7 @@ class Statements:
                 indices += self.run(node, given, tail, chosen=True)
             return indices
         kind = node.type
-        if tail.given and kind not in _WITH_LAST:
+        if tail.given and kind not in WITH_LAST:
             given, tail = tail.given, Tail(tail.redirects, tail.words)
         if kind == "command":
             return self._run_command(node, given, tail)
@@ -242,7 +241,7 @@ class Statements:
         if kind == "pipeline":
             return run_pipeline(self, node, given, tail)
         if kind == "redirected_statement":
-            return self.run_redirected(node, given, tail)
+            return self.redirections.run(node, given, tail)
         if kind == "list":
             return run_list(self, node, given, tail)
         if kind == "for_statement":
@@ -258,7 +257,7 @@ class Statements:
             return [self.add(SimpleCommand("", "", (), tail.redirects, names))]
         if kind in ("comment", "heredoc_body"):
             return []
-        if kind in _REDIRECTS:
+        if kind in REDIRECTS:
             more, _, _ = self.redirections.read(node)
             return [self.add(SimpleCommand("", "", (), (*tail.redirects, *more.redirects)))]
         if kind in EXPRESSIONS:
@@ -316,31 +315,6 @@ class Statements:
         self.control.return_to(outer)
         return indices
 
-    def run_redirected(self, node: Node, given: Input, tail: Tail) -> list[int]:
-        """Run a statement with its redirections, or the body of a function with those of that."""
-        body = None
-        found = NOTHING
-        outputs: list[Node] = []
-        for child in node.named_children:
-            if child.type not in _REDIRECTS:
-                body = child
-                continue
-            more, read, to_process = self.redirections.read(child)
-            tail = tail.join(more)
-            found = read or found
-            outputs += to_process
-        if found and body is not None and body.type in _WITH_LAST:
-            tail = tail.join(Tail(given=found))  # it stands behind the last of several commands
-        else:
-            given = found or given
-        if body is None:
-            self.add(SimpleCommand("", "", (), tail.redirects, sources=given.sources))
-            indices: list[int] = []
-        else:
-            indices = self.run(body, given, tail)
-        self._feed(outputs, indices)
-        return indices
-
     def read_words(self, node: Node) -> list[str]:
         """Return the words that an unquoted `node` becomes."""
         raw = read_raw(self, node, quoted=False)
@@ -363,7 +337,7 @@ class Statements:
             kind = child.type
             if kind == "variable_assignment":
                 assignments.append(child)
-            elif kind in _REDIRECTS:
+            elif kind in REDIRECTS:
                 more, read, to_process = self.redirections.read(child)
                 tail = tail.join(more)
                 outputs += to_process
@@ -385,16 +359,10 @@ class Statements:
         made = tuple(range(first, len(self.commands)))
         given = Input(sources, given.text, made)
         indices = self.wrapped.add(words, given, tail.redirects, names, ())
-        self._feed(outputs, indices)
+        self.redirections.feed(outputs, indices)
         if kept is not None:
             self.variables.end_command(names, kept)
         return indices
-
-    def _feed(self, outputs: Sequence[Node], indices: list[int]) -> None:
-        """Run the commands of `>(…)`, which read what those of `indices` write."""
-        for output in outputs:
-            given = Input(tuple(indices), self.wrapped.outputs.static_output(indices))
-            self.run_apart(output.named_children, given)
 
     def text(self, node: Node) -> str:
         """Return the source of `node`."""

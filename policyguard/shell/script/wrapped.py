@@ -14,6 +14,7 @@ from policyguard.shell.command_line import (
     GLOB,
     MANY,
     MARKS,
+    NAME,
     Redirect,
     SimpleCommand,
     blur,
@@ -343,7 +344,7 @@ class Wrapped:
             return indices
         if wrapper.joins and not wrapper.after:
             made = add_input(self, rest, given, options) if wrapper.appends else [rest]
-            if wrapper.later and is_one_word(rest[0]):
+            if wrapper.later and is_one_word(rest[0].replace(NAME, ANY)):
                 made = [rest[:1]]  # behind the text of a `trap` stand its signals
             return [each for words in made for each in self.run_text(" ".join(words), given)]
         assigned = (*command.variables, *names)

@@ -49,6 +49,11 @@ class MessageTemplate(msgspec.Struct, frozen=True, eq=False):
         return "".join(parts)
 
 
+def quote_call(*templates: MessageTemplate | None) -> bool:
+    """Whether one of these texts may have words of a call in it."""
+    return any(template is not None and template.quotes for template in templates)
+
+
 def _look_up(values: Any, path: Sequence[str]) -> Any:
     for name in path:
         if not isinstance(values, Mapping) or name not in values:

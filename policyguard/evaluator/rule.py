@@ -11,7 +11,7 @@ from policyguard.evaluator.activation import Doubt, Expression, Prefilter, Selec
 from policyguard.evaluator.approvals import ApprovalRequirement
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.cases import CaseResult, CompiledCase, decide
-from policyguard.evaluator.messages import MessageTemplate
+from policyguard.evaluator.messages import MessageTemplate, quote_call
 from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
 from policyguard.model.errors import ExpressionError
@@ -89,7 +89,7 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
                 return ()
         text, instead = self._render_text(attempt, effect), self._render_instead(attempt)
         remarks = _describe_remarks(attempt, self.doubts, error)
-        quotes = bool(remarks) or _quote(self.message, self.instead)
+        quotes = bool(remarks) or quote_call(self.message, self.instead)
         return (Violation(self.id, effect, "rule", text + remarks, instead, quotes=quotes),)
 
     def find_case(self, attempt: Attempt) -> CompiledCase | None:
@@ -137,7 +137,7 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         text = _describe(case.id, found.effect) if message is None else message.render(values)
         remarks = _describe_remarks(attempt, case.doubts, found.error)
         shown = instead.render(values) if instead is not None else ""
-        quotes = bool(remarks) or _quote(message, instead)
+        quotes = bool(remarks) or quote_call(message, instead)
         return Violation(case.id, found.effect, "rule", text + remarks, shown, quotes=quotes)
 
     def _render_text(self, attempt: Attempt, effect: Effect) -> str:
@@ -165,10 +165,6 @@ def _describe_remarks(attempt: Attempt, doubts: tuple[Doubt, ...], error: str) -
     remarks = [f"the rule failed: {error}"] if error else []
     remarks += filter(None, (describe(attempt.activation) for describe in doubts))
     return f" ({'; '.join(remarks)})" if remarks else ""
-
-
-def _quote(*templates: MessageTemplate | None) -> bool:
-    return any(template is not None and template.quotes for template in templates)
 
 
 class RuleSet(tuple[CompiledRule, ...]):

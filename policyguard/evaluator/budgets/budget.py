@@ -19,7 +19,7 @@ from policyguard.evaluator.budgets.texts import CORRECT, STOP, describe
 from policyguard.evaluator.budgets.usage import BudgetUsage, UsageLedger
 from policyguard.evaluator.exceptions import ExceptionSet
 from policyguard.evaluator.limits.escalation import Escalation
-from policyguard.evaluator.messages import MessageTemplate
+from policyguard.evaluator.messages import MessageTemplate, quote_call
 from policyguard.model.amounts import MAX_AMOUNT, SCALE, to_units
 from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
@@ -310,7 +310,6 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         text, instead = texts or describe(
             self, attempt.session, used or 0, limit, exceeded=exceeded, amount=amount
         )
-        quotes = False
         if self.message is not None or self.instead is not None:
             values = {
                 "call": attempt.template_call,
@@ -323,7 +322,6 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             }
             text = self.message.render(values) if self.message is not None else text
             instead = self.instead.render(values) if self.instead is not None else instead
-            quotes = any(one is not None and one.quotes for one in (self.message, self.instead))
         return Violation(
             self.id,
             effect,
@@ -333,7 +331,7 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             shown_used,
             shown_limit,
             retry_after,
-            quotes=quotes,
+            quotes=quote_call(self.message, self.instead),
         )
 
     def settle(self, charge: Charge, attempt: Attempt, outcome: Outcome) -> Charge | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard.approvals.answers import describe_approval, describe_denial
@@ -17,6 +19,8 @@ from policyguard.model.event import (
     SessionEnded,
 )
 from policyguard.model.text import sanitize
+
+T = TypeVar("T")
 
 
 class PendingAdvice:
@@ -103,8 +107,6 @@ def _name_entries(event: Admitted) -> str:
     return f"A note on `{sanitize(event.shown_tool)}`: {', '.join(event.violations)}"
 
 
-def _keep_latest(
-    entries: dict[str, object] | dict[str, str] | dict[str, list[str]], most: int
-) -> None:
+def _keep_latest(entries: dict[str, T], most: int) -> None:
     if len(entries) > most:
         del entries[next(iter(entries))]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.model.shell import Wrapper
 from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME
-from policyguard.shell.folders import ANYWHERE, be_at
 from policyguard.shell.script.bindings import Bindings, Kept
 from policyguard.shell.script.positional import Positional, choose
 from policyguard.shell.script.values import WHITE
@@ -210,7 +209,7 @@ def enter_wrapper(reading: Statements, wrapper: Wrapper, index: int) -> Iterator
     if wrapper.later:
         runs_once = reading.is_certain and not reading.functions
         kept = outer.forget_all(keep_settled=runs_once)
-        outer.position = be_at(ANYWHERE)
+        reading.control.leave()
         signals = reading.commands[index].arguments[1:]
         try:
             yield

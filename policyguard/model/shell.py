@@ -43,6 +43,8 @@ class Wrapper(PolicyStruct, frozen=True, kw_only=True):
     unknown_folder: bool | tuple[str, ...] = False
     """Whether the command runs in a folder that is not known, unless an option of `folder` names
     it; a tuple holds the options with which it does, as `-i` of sudo."""
+    mounts: tuple[str, ...] = ()
+    """Options that give a folder another name where the command runs, as `-v` of docker run."""
     operands: int = 0
     """How many operands of its own stand before the command."""
     assignments: bool = False
@@ -89,7 +91,8 @@ class Wrapper(PolicyStruct, frozen=True, kw_only=True):
     clears: bool = False
     """Whether the command may not get exported variables, as that of sudo."""
     elsewhere: bool = False
-    """Whether the command runs where variables and folders are others, as that of ssh."""
+    """Whether the command runs where variables and folders are others, as that of ssh: in a folder
+    that is not known, unless an option of `folder` names it."""
     feeds: bool = False
     """Whether the command reads something that cannot be seen, as that of coproc."""
     later: bool = False

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from policyguard.model.shell import CodeRunner, Wrapper
+from policyguard.shell.words import is_static
 
 
 class WrapperOptions:
@@ -19,7 +20,8 @@ class WrapperOptions:
         """Files of commands that options name."""
         self.folder = ""
         """The folder in which the command runs; empty: that of the wrapper itself."""
-        self.leaves = wrapper.unknown_folder is True
+        self._mounts: list[str] = []
+        self.leaves = wrapper.unknown_folder is True or wrapper.elsewhere
         """Whether the command runs in a folder that is not known."""
         self.program = ""
         """The program, if an option names it."""
@@ -64,6 +66,14 @@ class WrapperOptions:
             self.positional = list(arguments[index + 1 :])
         return operands if operands >= 0 else index
 
+    def find_folder(self) -> str:
+        """Return the folder in which the command runs by its name outside, if it is mounted."""
+        for mount in self._mounts:
+            source, target = _read_mount(mount)
+            if source[:1] in (".", "/", "~") and _is_within(self.folder, target):
+                return source + self.folder[len(target) :]
+        return self.folder
+
     def read_before(self, words: Sequence[str]) -> None:
         """Read the options that stand before a subcommand."""
         for index, word in enumerate(words):
@@ -78,6 +88,9 @@ class WrapperOptions:
         self.keeps_spaces = self.keeps_spaces or any(
             name == one or (word.startswith(one) and len(one) == 2) for one in wrapper.whole
         )
+        if name in wrapper.mounts:
+            self._mounts.append(value if equals else "".join(following))
+            return not equals
         if word in wrapper.folder:
             self.folder = "".join(following)
             return 1
@@ -137,6 +150,25 @@ class WrapperOptions:
         self.placeholder = "".join(following) or "{}"
         self._may_be_program = name in self.wrapper.attached and bool(following)
         return 1
+
+
+def _read_mount(text: str) -> tuple[str, str]:
+    """Return the folder outside and its name inside: `./a:/b:ro`, or `type=bind,src=./a,dst=/b`.
+
+    Without a slash or a dot, `a` is a volume.
+    """
+    if "=" not in text.partition(":")[0]:
+        source, _, rest = text.partition(":")
+        return source, rest.partition(":")[0].rstrip("/")
+    keys = dict(pair.partition("=")[::2] for pair in text.split(","))
+    source = keys.get("source") or keys.get("src") or ""
+    target = keys.get("target") or keys.get("dst") or keys.get("destination") or ""
+    return source if keys.get("type") == "bind" else "", target.rstrip("/")
+
+
+def _is_within(folder: str, place: str) -> bool:
+    inner = folder.removeprefix(place) if place and folder.startswith(place) else None
+    return inner is not None and inner[:1] in ("", "/") and ".." not in inner and is_static(inner)
 
 
 def leaves_folder(known: bool | Sequence[str], words: Sequence[str]) -> bool:

@@ -132,7 +132,7 @@ def find_places(text: str) -> dict[str, set[str]]:
         ("trap 'cd /b && mark 1' EXIT; cd /a", {"/b"}),
         ("trap 'cd b && mark 1' EXIT; cd /a", {MANY}),
         ("trap 'cd b' EXIT; cd /a && mark 1", {"/a"}),
-        ("cd /a && ssh h 'mark 1'", {""}),
+        ("cd /a && ssh h 'mark 1'", {MANY}),
         ("exit; mark 1", {""}),
         ("".join(f"cd /{n}; " for n in range(8)) + "mark 1", {MANY}),
     ],

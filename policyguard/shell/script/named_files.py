@@ -57,7 +57,7 @@ def run_on_found(
             end += 1
         rest = [each for one in arguments[start + 1 : end] for each in put_in(one, "{}", names)]
         reading.variables.position = outer
-        if leaves_folder(wrapper.unknown_folder, (word,)):
+        if wrapper.elsewhere or leaves_folder(wrapper.unknown_folder, (word,)):
             reading.control.leave()
         if wrapper.joins:
             indices += wrapped.run_text(" ".join(rest), given)

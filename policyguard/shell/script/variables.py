@@ -223,6 +223,7 @@ def enter_wrapper(reading: Statements, wrapper: Wrapper, index: int) -> Iterator
         folder = f"/{NAME}"
         reading.variables = Variables(reading.reader.variables, bounds.loop_values, folder=folder)
         reading.variables.process = -1
+        reading.variables.position = outer.position
         try:
             yield
         finally:

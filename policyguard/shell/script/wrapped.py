@@ -283,8 +283,8 @@ class Wrapped:
         if len(arguments) < len(command.arguments):
             options.read_before(command.arguments[: -len(arguments) or None])
         position = options.read(arguments)
-        if options.folder:
-            self.reading.control.enter(options.folder, around)
+        if folder := options.find_folder():
+            self.reading.control.enter(folder, around)
         elif options.leaves:
             self.reading.control.leave()
         texts = options.texts

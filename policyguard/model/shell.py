@@ -91,8 +91,8 @@ class Wrapper(PolicyStruct, frozen=True, kw_only=True):
     clears: bool = False
     """Whether the command may not get exported variables, as that of sudo."""
     elsewhere: bool = False
-    """Whether the command runs where variables and folders are others, as that of ssh: in a folder
-    that is not known, unless an option of `folder` names it."""
+    """Whether the command runs on another system, as that of ssh: variables are others there, and
+    so is the folder, unless an option of `folder` names it."""
     feeds: bool = False
     """Whether the command reads something that cannot be seen, as that of coproc."""
     later: bool = False

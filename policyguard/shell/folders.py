@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from policyguard.engines.lazy_pattern import lazy_pattern
-from policyguard.shell.command_line import GLOB, HERE, MANY
+from policyguard.shell.command_line import GLOB, HERE, MANY, NAME
 from policyguard.shell.words import is_static
 
 FOLDER_COMMANDS = frozenset(("cd", "pushd", "popd"))
@@ -74,6 +74,8 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 START = Place()
 """Where a text starts."""
 ANYWHERE = Place(_ANYWHERE)
+ABROAD = Place((f"/{NAME}",))
+"""Where a text starts that runs on another host or in a container."""
 UNREACHED = Place(())
 
 

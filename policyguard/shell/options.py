@@ -21,7 +21,7 @@ class WrapperOptions:
         self.folder = ""
         """The folder in which the command runs; empty: that of the wrapper itself."""
         self._mounts: list[str] = []
-        self.leaves = wrapper.unknown_folder is True or wrapper.elsewhere
+        self.leaves = wrapper.unknown_folder is True
         """Whether the command runs in a folder that is not known."""
         self.program = ""
         """The program, if an option names it."""
@@ -67,12 +67,12 @@ class WrapperOptions:
         return operands if operands >= 0 else index
 
     def find_folder(self) -> str:
-        """Return the folder in which the command runs by its name outside, if it is mounted."""
+        """Return the folder in which the command runs, by its name outside if it is mounted."""
         for mount in self._mounts:
             source, target = _read_mount(mount)
             if source[:1] in (".", "/", "~") and _is_within(self.folder, target):
                 return source + self.folder[len(target) :]
-        return self.folder
+        return "" if self.wrapper.elsewhere and self.folder[:1] != "/" else self.folder
 
     def read_before(self, words: Sequence[str]) -> None:
         """Read the options that stand before a subcommand."""

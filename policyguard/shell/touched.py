@@ -39,6 +39,8 @@ _MAY_BE_UNKNOWN = re.compile(rf"[{ANY}{MANY}]|\.\.")
 _UNKNOWN_PART = re.compile(rf"\$[A-Za-z_{{(]|[{ANY}{MANY}{NAME}]")
 _UNKNOWN_PLACE = re.compile(rf"\$[A-Za-z_{{(]|[{ANY}{MANY}]|\A{NAME}")
 """With it, a path may be any: a name that was printed is one of a folder that stands before it."""
+_MAY_RISE = re.compile(rf"(?:\A|/)\.\.?{GLOB}+/")
+"""A pattern that may stand for `..`, as `.*` does in many shells."""
 _REMOTE = re.compile(r"(?:[^@/:\s]+@)?(\[[^\]]+\]|[^@/:\s\[\]]+):(?!//)")
 _HOST = re.compile(r"(?:[^@/\s]+@)?(\[[^\]]+\]|[^@/\s]+)")
 _NETWORK_FILE = re.compile(r"/dev/(?:tcp|udp)/([^/]+)/([^/]+)")
@@ -342,6 +344,8 @@ def normalize(path: str) -> str:
     if not path:
         return path
     if ".." in path and _rises_above_unknown(path):
+        return ANY
+    if GLOB in path and _MAY_RISE.search(path):
         return ANY
     if path.startswith("//"):
         path = "/" + path.lstrip("/")

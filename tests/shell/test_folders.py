@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policyguard.shell.command_line import ANY, MANY, MARKS
+from policyguard.shell.command_line import ANY, MANY, MARKS, NAME
 from policyguard.shell.reader import ShellReader
 from tests.examples import examples
 from tests.shell.shell_cases import shell_facts
@@ -132,7 +132,7 @@ def find_places(text: str) -> dict[str, set[str]]:
         ("trap 'cd /b && mark 1' EXIT; cd /a", {"/b"}),
         ("trap 'cd b && mark 1' EXIT; cd /a", {MANY}),
         ("trap 'cd b' EXIT; cd /a && mark 1", {"/a"}),
-        ("cd /a && ssh h 'mark 1'", {MANY}),
+        ("cd /a && ssh h 'mark 1'", {f"/{NAME}"}),
         ("exit; mark 1", {""}),
         ("".join(f"cd /{n}; " for n in range(8)) + "mark 1", {MANY}),
     ],

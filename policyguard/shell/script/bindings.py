@@ -267,6 +267,10 @@ class Bindings:
         """
         self._values[name] = (value,)
 
+    def replace_by_values(self, name: str, values: Values) -> None:
+        """Give `name` one of these values, whatever it was before."""
+        self._set(name, values)
+
     def list_values(self, name: str) -> Values:
         """Return what `name` may stand for."""
         return self._values.get(name, UNKNOWN)

@@ -81,9 +81,9 @@ class Control:
         self.note(command)
         self._reading.variables.position = be_at(self._reading.variables.position.passed)
 
-    def leave(self) -> None:
+    def leave(self, place: Place = ANYWHERE) -> None:
         """Go on in a folder that is not known."""
-        self._reading.variables.position = be_at(ANYWHERE)
+        self._reading.variables.position = be_at(place)
 
     def note(self, command: SimpleCommand) -> None:
         """Follow a command of `CONTROLLING`."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from policyguard.model.shell import Wrapper
 from policyguard.shell.command_line import MANY, SimpleCommand
+from policyguard.shell.folders import ABROAD
 from policyguard.shell.options import WrapperOptions, leaves_folder
 from policyguard.shell.script.inputs import Input
 from policyguard.shell.script.outputs import find_names_of
@@ -57,7 +58,9 @@ def run_on_found(
             end += 1
         rest = [each for one in arguments[start + 1 : end] for each in put_in(one, "{}", names)]
         reading.variables.position = outer
-        if wrapper.elsewhere or leaves_folder(wrapper.unknown_folder, (word,)):
+        if wrapper.elsewhere:
+            reading.control.leave(ABROAD)
+        elif leaves_folder(wrapper.unknown_folder, (word,)):
             reading.control.leave()
         if wrapper.joins:
             indices += wrapped.run_text(" ".join(rest), given)

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.model.shell import Wrapper
 from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME
+from policyguard.shell.expansion import change
+from policyguard.shell.folders import ABROAD
 from policyguard.shell.script.bindings import Bindings, Kept
 from policyguard.shell.script.positional import Positional, choose
-from policyguard.shell.script.values import WHITE
+from policyguard.shell.script.values import WHITE, Value
 from policyguard.shell.words import BREAK, EMPTY, is_static, protect
 
 if TYPE_CHECKING:
@@ -119,6 +121,20 @@ class Variables(Bindings):
         words = (values[0],) if isinstance(values[0], str) else values[0]
         return self._expand(words[0], quoted=quoted) if len(words) == 1 else MANY
 
+    def read_changed(self, name: str, operation: str, *, quoted: bool) -> str:
+        """Return what `${name` and an operation with its brace stand for, as a part of a word."""
+        values: Sequence[Value] | None = self._values.get(name)
+        if name == "_" or name in _NUMBERS or self._is_never_known(name):
+            return MANY
+        if _is_positional(name):
+            values = self._choose(name)
+        if values is None and self._read_unassigned(name, quoted=quoted) == ANY:
+            return change(ANY, operation)
+        if values is None or len(values) != 1 or not isinstance(values[0], str):
+            return MANY
+        changed = change(values[0], operation)
+        return changed if changed == MANY else self._expand(changed, quoted=quoted)
+
     def read_array(self, name: str, *, quoted: bool, joined: bool) -> str:
         """Return what `${name[@]}` stands for, or `${name[*]}`, which is `joined` in quotes."""
         values = self.list_values(name)
@@ -220,8 +236,9 @@ def enter_wrapper(reading: Statements, wrapper: Wrapper, index: int) -> Iterator
             reading.control.note_later(index + 1, at_end=at_end)
     elif wrapper.elsewhere:
         bounds = reading.bounds
-        folder = f"/{NAME}"
-        reading.variables = Variables(reading.reader.variables, bounds.loop_values, folder=folder)
+        reading.variables = Variables(
+            reading.reader.variables, bounds.loop_values, folder=ABROAD.folders[0]
+        )
         reading.variables.process = -1
         reading.variables.position = outer.position
         try:

@@ -35,7 +35,7 @@ EXPANSIONS = frozenset(("simple_expansion", "expansion", "command_substitution")
 _ONE_WORD = frozenset(("word", "number", "string", "simple_expansion"))
 _CUT = re.compile(r"[\s{}]")
 _ASSIGNING = re.compile(r"\$\{(\w+):?=")
-_CHANGED = re.compile(r"\$\{([A-Za-z_]\w*)[%^,]")
+_CHANGED = re.compile(r"\$\{([A-Za-z_]\w*|[0-9]+)(?=[%#/^,:])")
 _EXPANDED = re.compile(r"@P\}\Z")
 
 
@@ -152,8 +152,10 @@ def _read_variable(reading: Statements, node: Node, *, quoted: bool) -> str:
         return _choose_default(variables, match[1], match[2], default, quoted=quoted)
     if match := _ASSIGNING.match(text):
         variables.forget(match.groups())
-    if (match := _CHANGED.match(text)) and variables.read(match[1], quoted=quoted) == ANY:
-        return ANY  # the beginning of what is one word, and no option
+    if match := _CHANGED.match(text):
+        changed = variables.read_changed(match[1], text[match.end() :], quoted=quoted)
+        if changed != MANY:
+            return changed
     if _EXPANDED.search(text):
         reading.add_unknown("substitution in an expansion")
     return MANY

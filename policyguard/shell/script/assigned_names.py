@@ -23,13 +23,17 @@ _ASSIGNED = lazy_pattern(
     r"(?:(?<!\w)|(?<=\$\d))([A-Za-z_]\w*)(?:\[[^\]\n]*\])?\+?=|\b(?:for|select|read)\s+([A-Za-z_]\w*)"
 )
 _READERS = "|".join(sorted(READERS))
+_BEFORE_COMMAND = "do|then|else|elif|if|while|until|time|builtin|command|eval|sudo|exec"
 _READ = lazy_pattern(rf"\b(?:{_READERS}|printf\s+-v)\b[^\n;&|]*")
 """What may assign to the variables that it names."""
 _UNNAMED = lazy_pattern(
-    rf"\b(?:{'|'.join(sorted(DECLARERS))}|{_READERS}|let|source|eval|printf\s+-v)\b[^\n;&|]*[$`]"
-    r"|(?:^|[\s;&|(])\.\s|\bunset\b"
+    rf"\b(?:{_READERS}|let|eval|printf\s+-v)\b[^\n;&|]*[$`]|\b(?:source|unset)\b"
+    rf"|(?:^|[;&|({{\n'\"`]|\b(?:{_BEFORE_COMMAND})\s|!\s|=\S*\s)\s*\\?\.['\"]?\s"
 )
 """What may assign to a variable whose name is not written out, or take its value away."""
+_DECLARED = lazy_pattern(rf"\b(?:{'|'.join(sorted(DECLARERS))})\b[^\n;&|]*")
+_VALUE = lazy_pattern(r"=(?:\"[^\"]*\"|'[^']*'|\$\([^()]*\)|[^\s\"'`$]|\$\{?\w+\}?)*")
+_BARE_NAME = lazy_pattern(r"(?<![\w$])(?<!\$\{)[A-Za-z_]\w*")
 _COUNTED = lazy_pattern(
     r"([A-Za-z_]\w*)(?:\+\+|--|(?:<<|>>|[-*/%&|^])=)|(?:\+\+|\(\(\s*--)\s*([A-Za-z_]\w*)"
     r"|(?:\(\(|,|\blet\s+['\"]?)\s*([A-Za-z_]\w*)\s*\+?=(?!=)"
@@ -49,7 +53,15 @@ def find_assigned(text: str) -> Iterator[str]:
 
 def assigns_unnamed(text: str) -> bool:
     """Whether a text may assign to variables that it does not name."""
-    return _UNNAMED.search(text) is not None
+    if _UNNAMED.search(text) is not None:
+        return True
+    declared = (_VALUE.sub("=", match[0]) for match in _DECLARED.finditer(text))
+    return any("$" in names or "`" in names for names in declared)
+
+
+def find_bare(text: str) -> list[str]:
+    """Return all names in a text before which no `$` stands."""
+    return _BARE_NAME.findall(text)
 
 
 def find_counted(text: str) -> Iterator[str]:

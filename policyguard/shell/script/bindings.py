@@ -17,6 +17,7 @@ from policyguard.shell.script.assigned_names import (
     VARIABLE_NAME,
     assigns_unnamed,
     find_assigned,
+    find_bare,
     find_counted,
 )
 from policyguard.shell.script.positional import Positional, move
@@ -344,24 +345,30 @@ class Bindings:
         if any(map(UNKNOWN_NAME.match, words)):
             self.forget(list(self._values))
 
-    def forget_all(self, *, keep_settled: bool = False) -> Kept:
+    def forget_all(self, *, but_settled_outside: Sequence[str] | None = None) -> Kept:
         """Make values unknown, as where nothing says when a text is read; return what they were.
 
-        With `keep_settled` those stay that the text assigns once: each assignment runs once.
+        Given the texts of all functions, those stay that are assigned once, and in none of these.
         """
         kept = self.keep()
         self._expected.update(self._values)
-        settled = self._find_settled() if keep_settled else ()
+        functions = but_settled_outside
+        settled = () if functions is None else self._find_settled(functions)
         self._values = {name: self._values[name] for name in settled}
         self.positional = None
         return kept
 
-    def _find_settled(self) -> list[str]:
-        """Return the names with a value that nothing else in the text assigns."""
+    def _find_settled(self, functions: Sequence[str]) -> list[str]:
+        """Return the names with a value that nothing else in the text assigns, nor a function."""
         if any(map(assigns_unnamed, self._texts)):
             return []
         counts = Counter(name for text in self._texts for name in find_assigned(text))
-        return [name for name in self._values if counts[name] == 1]
+        settled = [name for name in self._values if counts[name] == 1]
+        if functions:  # which may have a variable of that name, too
+            counts = Counter(name for text in self._texts for name in find_bare(text))
+            inside = {name for text in functions for name in find_bare(text)}
+            settled = [name for name in settled if counts[name] == 1 and name not in inside]
+        return settled
 
     def replace_by_one_of(self, name: str, values: list[str]) -> None:
         """Give `name` the values of a loop, one after the other, whatever it was before."""

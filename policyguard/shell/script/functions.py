@@ -86,10 +86,22 @@ class Functions:
             self._unread.add(name)
             self._finished.discard(name)
             if name in self._later:
-                kept = reading.variables.forget_all()
+                kept = self.forget_unsettled() if is_certain else reading.variables.forget_all()
                 self._run(name, None, given)
                 reading.variables.destabilize_changes(kept)
                 reading.control.note_later(before)
+
+    def forget_unsettled(self) -> Kept:
+        """Make values unknown, as in a trap; return what they were.
+
+        Those stay that are assigned once, in no function.
+        """
+        bodies = [body for bodies in self._bodies.values() for body in bodies.values()]
+        texts = [
+            body.source[body.definition.start_byte : body.definition.end_byte].decode()
+            for body in bodies
+        ]
+        return self._reading.variables.forget_all(but_settled_outside=texts)
 
     def expect_later(self, first: int) -> None:
         """Note that the commands from an index on run at other times, as those of a trap."""
@@ -133,8 +145,9 @@ class Functions:
             variables.enter_function(declared)
             variables.restore(kept)
         named = {word for word in words[1:] if word in self._bodies}
-        if named and self._reading.reader.wrappers.find(words[0]) is not None:
-            named -= self._running  # what a wrapper runs is a command of its own
+        wrapper = self._reading.reader.wrappers.find(words[0]) if named else None
+        if wrapper is not None:
+            named -= named if wrapper.later else self._running  # their commands are read apart
         self._unread |= named
 
     @contextmanager

@@ -28,8 +28,10 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     folders: Folders = HERE
     previous: Folders = _ANYWHERE
     """What `cd -` returns to."""
-    stack: tuple[Folders, ...] = ()
-    """What `popd` returns to, the last one first, as far as it is known."""
+    stack: tuple[Folders, ...] | None = ()
+    """What `popd` returns to, the last one first; None if that is not known."""
+    may_lack_last: bool = False
+    """Whether the last `pushd` may have failed."""
 
     def join(self, other: Place) -> Place:
         """Return where a shell is that was at either."""
@@ -39,17 +41,21 @@ class Place(msgspec.Struct, frozen=True, gc=False):
             len(other.folders) == 1 == len(other.previous)
             and other.folders[0] in self.folders
             and other.previous[0] in self.previous
-            and (not self.stack or self.stack == other.stack)
+            and (self.stack is None or self.stack == other.stack)
+            and self.may_lack_last >= other.may_lack_last
         ):
             return self  # most often
         if not self.folders:
             return other
         folders = _unite(self.folders, other.folders)
         previous = _unite(self.previous, other.previous)
-        stack = self.stack if self.stack == other.stack else ()
-        if folders is self.folders and previous is self.previous and stack is self.stack:
+        stack, may_lack_last = self.stack, self.may_lack_last or other.may_lack_last
+        if stack != other.stack:
+            stack, may_lack_last = _join_stacks(stack, other.stack), True
+        is_same = folders is self.folders and previous is self.previous and stack is self.stack
+        if is_same and may_lack_last == self.may_lack_last:
             return self
-        return Place(folders, previous, stack)
+        return Place(folders, previous, stack, may_lack_last)
 
     def move(self, program: str, arguments: Sequence[str]) -> Place:
         """Return where one of `FOLDER_COMMANDS` leads."""
@@ -57,18 +63,29 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         if program == "cd" and len(arguments) == 1 and _PLAIN_TARGET.fullmatch(arguments[0]):
             target = arguments[0]
             if target[0] == "/":
-                return Place((target,), here, stack)
+                return Place((target,), here, stack, self.may_lack_last)
             if MANY not in here:
-                return Place(tuple([join_folder(one, target) for one in here]), here, stack)
+                folders = tuple([join_folder(one, target) for one in here])
+                return Place(folders, here, stack, self.may_lack_last)
         if program == "popd":
-            return Place(stack[0], here, stack[1:]) if stack and not arguments else ANYWHERE
+            return self._pop() if stack and not arguments else ANYWHERE
         target = _find_target(program, arguments)
         moved = self.previous
         if target != "-":
             moved = _unite((), [_enter(folder, target) for folder in here])
         if program == "pushd":
-            stack = (here, *stack[: _MAX_FOLDERS - 1]) if target != MANY else ()
-        return Place(moved, here, stack)
+            is_known = target != MANY and stack is not None and len(stack) < _MAX_FOLDERS
+            stack = (here, *(stack or ())) if is_known else None
+        return Place(moved, here, stack, self.may_lack_last and stack is not None)
+
+    def _pop(self) -> Place:
+        """Return where `popd` leads; it fails where no `pushd` has succeeded."""
+        first, *rest = self.stack or ()
+        folders = first
+        if self.may_lack_last:
+            for others in (*rest, self.folders):
+                folders = _unite(folders, others)
+        return Place(folders, self.folders, tuple(rest), self.may_lack_last)
 
 
 START = Place()
@@ -142,6 +159,16 @@ def _unite(folders: Folders, others: Sequence[str]) -> Folders:
         return folders
     several = tuple(dict.fromkeys((*folders, *new)))
     return several if len(several) <= _MAX_FOLDERS else _ANYWHERE
+
+
+def _join_stacks(
+    stack: tuple[Folders, ...] | None, other: tuple[Folders, ...] | None
+) -> tuple[Folders, ...] | None:
+    """Return what is known of two stacks: the longer one, if it has all of the other."""
+    if stack is None or other is None:
+        return None
+    short, long = sorted((stack, other), key=len)
+    return long if long[len(long) - len(short) :] == short else None
 
 
 def _find_target(program: str, arguments: Sequence[str]) -> str:

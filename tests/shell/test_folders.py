@@ -89,6 +89,17 @@ def find_places(text: str) -> dict[str, set[str]]:
         ("pushd /a && cd /b && pushd /c && popd && mark 1", {"/b"}),
         ("pushd +1 && mark 1", {MANY}),
         ("popd && mark 1", {MANY}),
+        ("pushd /a; popd; mark 1", {"", "/a"}),
+        ("pushd /a; pushd /b; popd; mark 1", {"", "/a", "/b"}),
+        ("pushd /a; pushd +1; popd; mark 1", {"", "/a", MANY}),
+        ("D=a > /x\nif x; then y; else cd /a; fi; mark 1", {MANY}),
+        ("set -e; for d in a b; do cd $d; mark 1; cd ..; done", {"a", "b"}),
+        ("set -e; if x; then cd /a; mark 1; fi", {"/a"}),
+        ("set -e; for d in a; do cd $d; mark 1; done || x", {"", "a"}),
+        ("set -e; for d in a; do cd /$d; mark 1; set +e; done", {"", "/a"}),
+        ("set -e; { cd /a; mark 1; } || x", {"", "/a"}),
+        ("set -e; if cd /a; mark 1; then x; fi", {"", "/a"}),
+        ("set -e; (cd /a; mark 1)", {"", "/a"}),
         ("pushd -n /a && mark 1", {MANY}),
         ("for d in a b; do cd $d && mark 1 && cd ..; done", {"a", "b", "a/b"}),
         ("for d in a b; do cd /$d || continue; mark 1; done", {"/a", "/b"}),
@@ -231,7 +242,10 @@ class Script:
         self._root = root
         self._marks = 0
         size = self._random.randint(1, 5)
-        self.text = self._pick("\n", "; ").join(self.statement(3) for _ in range(size))
+        statements = [self.statement(3) for _ in range(size)]
+        self.text = self._pick("\n", "; ").join(
+            [self._pick("", "set -e;") + one for one in statements]
+        )
 
     def _pick(self, *choices: str) -> str:
         return self._random.choice(choices)
@@ -252,8 +266,9 @@ class Script:
         if kind < 0.85:
             return self.mark()
         return self._pick(
-            "popd", "true", "false", "exit", "exit 1", "exit 1 2", "return", "continue", "break",
+            "popd", "popd", "popd", "true", "false", "exit", "exit 1", "exit 1 2", "return", "continue", "break",
             "set -e", "set +e", "set -eu", "D=a", "D=none", "D=$PWD", "D=$PWD/a", "f", "g a",
+            'D="${D%/*}"', 'D="${D##*/}"', 'D="${D#./}/b"', "read -r D <<< b",
         )  # fmt: skip
 
     def statement(self, depth: int) -> str:

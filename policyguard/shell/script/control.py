@@ -38,6 +38,12 @@ Loops = tuple[tuple[int, list[Position]], ...]
 """For each loop that runs, the shell that runs it, and where it may end early."""
 
 
+_TAKEN_BACK = re.compile(rb"\bset\b[^\n;]*\+|\bshopt\b")
+"""What may take `set -e` back, for what stands before it in a loop."""
+_BEARING_FAILURE = frozenset(("list", "pipeline", "negated_command", "subshell", "condition"))
+"""Where a command may fail, whatever `set -e` says."""
+
+
 class Control:
     """Where the shell of one reading is, and what it has said about going on."""
 
@@ -47,6 +53,8 @@ class Control:
     """Whether something may change the folder at any time."""
     _visited: Folders = HERE
     """All folders that it has been in."""
+    ends_text = True
+    """Whether a failure of what is read now ends the shell of the text, if `set -e` is on."""
     _later: tuple[range, ...] = ()
     """Commands that run at other times, as those of a trap."""
     _loops: Loops = ()
@@ -133,8 +141,20 @@ class Control:
     def stop_on_failure(self) -> None:
         """Go on only where the simple command that has run did not fail, if `set -e` says so."""
         reading = self._reading
-        if self.stops and reading.replaces_values and not reading.opaque:
+        if not (self.stops and self.ends_text) or reading.opaque or reading.functions.is_running:
+            return
+        if reading.is_certain or not _TAKEN_BACK.search(reading.source):
             reading.variables.position = Position(reading.variables.position.passed, UNREACHED)
+
+    @contextmanager
+    def within(self, kind: str) -> Iterator[None]:
+        """Read a statement of this kind, or a condition."""
+        outer = self.ends_text
+        self.ends_text = outer and kind not in _BEARING_FAILURE
+        try:
+            yield
+        finally:
+            self.ends_text = outer
 
     @contextmanager
     def loop(self) -> Iterator[None]:

@@ -14,6 +14,8 @@ from policyguard.shell.words import is_one_word
 if TYPE_CHECKING:
     from policyguard.shell.script.statements import Statements
 
+_BODIES = frozenset(("do_group", "compound_statement"))
+
 
 def run_for(reading: Statements, node: Node, given: Input, tail: Tail) -> list[int]:
     """Run a loop over words, for each as far as they are known and few."""
@@ -57,11 +59,19 @@ def run_again_and_again(
     """Run the statements of a loop, again as long as they change what they may read."""
     variables, is_second = reading.variables, False
     kept = variables.keep()
-    with reading.control.loop():
-        indices = reading.run_all(nodes, given, tail)
+    indices = _run_body(reading, nodes, given, tail)
     while variables.has_lost(kept):
         kept = variables.begin_again(kept, forget=is_second)
         is_second = True
-        with reading.control.loop():
-            indices += reading.run_all(nodes, given, tail)
+        indices += _run_body(reading, nodes, given, tail)
     return indices
+
+
+def _run_body(reading: Statements, nodes: Sequence[Node], given: Input, tail: Tail) -> list[int]:
+    """Run the condition of a loop, if there is one, and its body."""
+    bodies = [node for node in nodes if node.type in _BODIES]
+    conditions = [node for node in nodes if node.type not in _BODIES]
+    with reading.control.loop():
+        with reading.control.within("condition"):
+            indices = reading.run_all(conditions, given, tail)
+        return indices + reading.run_all(bodies, given, tail)

@@ -108,7 +108,8 @@ class Statements:
         if depth:
             self.is_certain = False
         try:
-            indices = self._read_statements(text, given)
+            with self.control.within("subshell" if depth else "program"):
+                indices = self._read_statements(text, given)
             if not depth:
                 self.functions.read_rest()
             return indices
@@ -177,11 +178,11 @@ class Statements:
             return self._run_command(node, given, tail)
         kept = self.variables.keep() if kind in _CONDITIONAL else None
         is_certain = self.is_certain
-        if kind in _UNCERTAIN:
-            self.is_certain = False
         self.enter()
         try:
-            return self._run_compound(kind, node, given, tail)
+            with self.control.within(kind):
+                self.is_certain = is_certain and kind not in _UNCERTAIN
+                return self._run_compound(kind, node, given, tail)
         finally:
             self.leave()
             self.is_certain = is_certain
@@ -215,6 +216,7 @@ class Statements:
             gap = self.source[end : child.start_byte].replace(b"\\\n", b"")
             if b"\n" in gap or b"\\" in gap:
                 self.add_unknown("syntax error")
+                self.control.drift()
             end = child.end_byte
 
     def check_words(self, words: Sequence[str]) -> None:
@@ -309,7 +311,8 @@ class Statements:
         kept, is_certain = self.variables.keep(), self.is_certain
         outer = self.control.leave_loops()
         self.is_certain = False
-        indices = self.run_all(nodes, given, tail)
+        with self.control.within("subshell"):
+            indices = self.run_all(nodes, given, tail)
         self.variables.restore(kept)
         self.is_certain = is_certain
         self.control.return_to(outer)

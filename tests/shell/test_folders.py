@@ -266,7 +266,8 @@ class Script:
         if kind < 0.85:
             return self.mark()
         return self._pick(
-            "popd", "popd", "popd", "true", "false", "exit", "exit 1", "exit 1 2", "return", "continue", "break",
+            "popd", "popd", "popd", "true", "false", "exit", "exit 1", "exit 1 2", "return",
+            "continue", "break",
             "set -e", "set +e", "set -eu", "D=a", "D=none", "D=$PWD", "D=$PWD/a", "f", "g a",
             'D="${D%/*}"', 'D="${D##*/}"', 'D="${D#./}/b"', "read -r D <<< b",
         )  # fmt: skip

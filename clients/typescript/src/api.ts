@@ -82,7 +82,8 @@ export interface components {
          *     `id` names the entry (`limits/default/repeat`, `budgets/spend`, `rules/no-push`), `reason` is
          *     a word for programs (`repeat`, `budget`, `rule` …), `text` and `instead` are for the model.
          *     `used` and `limit` are in the entry's own unit; `retry_after` is seconds; `confidence` is that
-         *     of a learned constraint, from 0 to 1.
+         *     of a learned constraint, from 0 to 1. `quotes` says that the texts may have words of the call in
+         *     them, or of an earlier result: a journal leaves them out.
          */
         Violation: {
             id: string;
@@ -99,6 +100,8 @@ export interface components {
             retry_after?: number | null;
             /** @default null */
             confidence?: number | null;
+            /** @default false */
+            quotes?: boolean;
         };
         /**
          * Effect

@@ -229,6 +229,9 @@ class Shell(PolicyStruct, frozen=True, kw_only=True):
     programs: dict[str, Program] = msgspec.field(default_factory=dict)
     names: tuple[str, ...] = ()
     """Programs that print file names and the like, so that their output holds no option."""
+    file_names: tuple[str, ...] = ()
+    """Commands that print names of files below their operands, or below the current folder, as
+    `grep -l`."""
     variables: tuple[str, ...] = ()
     """Variables whose value is one word and no option, as HOME."""
     environment: dict[str, str] = msgspec.field(default_factory=dict)
@@ -245,6 +248,9 @@ class Shell(PolicyStruct, frozen=True, kw_only=True):
     """Texts one of which code of another language must contain to change the folder."""
     running_code: tuple[str, ...] = ()
     """Texts one of which code of another language must contain to run what it reads."""
+    computed_code: str = ""
+    """RE2 for calls in code of other languages that run what cannot be seen, such as an argument
+    of the program."""
     reading_code: tuple[str, ...] = ()
     """Calls of other languages that read the file that is named first, as `open(`."""
     setups: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ MANY = "\x01"
 GLOB = "\x02"
 """What an unquoted `*`, `?` or `[…]` stands for: text without a slash."""
 NAME = "\x05"
-"""A name that a program printed, as `find` does: one word, and no option."""
+"""A name that a program printed, as `find` does: one word, no option, and no `+` or `:` first."""
 MARKS = ANY + MANY + GLOB + NAME
 
 

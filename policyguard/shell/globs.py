@@ -123,7 +123,11 @@ def _steps(glob: str, word: str, i: int, j: int, taken: int) -> list[tuple[int, 
             steps.append((i, j + 1, by))
     if b and b in MARKS:
         steps.append((i, j + 1, taken))
-        if a and (b != GLOB or not (a == "/" or (a == "." and _begins_segment(word, j)))):
+        if (
+            a
+            and not (b == NAME and not i and not j and a in "+:")
+            and (b != GLOB or not (a == "/" or (a == "." and _begins_segment(word, j))))
+        ):
             by = 0 if a == "/" else taken | _BY_WORD if b == GLOB and a not in _STARS else taken
             steps.append((i + 1, j, by))
     if a and (a == b or (a == _ONE and b and b != "/" and b not in MARKS)):

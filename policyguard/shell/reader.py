@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
+from policyguard.engines.regex import Regex
 from policyguard.model.shell import Shell
 from policyguard.shell.command_line import CommandLine, SimpleCommand
 from policyguard.shell.command_text import CommandText
@@ -16,6 +18,7 @@ from policyguard.shell.script.evaluated import EVALUATING, find_evaluated
 from policyguard.shell.words import is_static
 
 _CHANGING = ASSIGNING | KEYWORDS
+_compile = lru_cache(maxsize=16)(Regex)
 
 
 class ShellReader:
@@ -31,6 +34,8 @@ class ShellReader:
         self.programs = Lookup(facts.programs, facts.bounds.texts)
         self.option_texts = OptionTexts(facts, self.programs)
         self.names = frozenset(facts.names)
+        self.file_names = [entry.split() for entry in facts.file_names]
+        """Commands that print names of files: the program, and words and options that they have."""
         self.command_variables = frozenset(facts.command_variables)
         self.option_variables = facts.option_variables
         self.input_programs = frozenset(
@@ -67,6 +72,11 @@ class ShellReader:
         if latest is not None and text == latest.text:
             return latest.split()
         return split_plain(text)
+
+    def runs_computed(self, code: str) -> bool:
+        """Whether code of another language runs what no text of it says."""
+        pattern = self.facts.computed_code
+        return bool(pattern) and _compile(pattern).search(code)
 
     def is_inert(self, program: str, arguments: Sequence[str]) -> bool:
         """Whether a command runs no other, and writes nothing that its words name."""

@@ -33,6 +33,10 @@ def check_patterns(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]
     for index, wrapper in enumerate(policy.outcomes.wrappers):
         wrapper_path: Path = ("outcomes", "wrappers", index)
         yield from _check_pattern(wrapper, wrapper_path, _NO_EXAMPLES, (), merged)
+    if policy.classify.shell.computed_code:
+        code_path: Path = ("classify", "shell", "computed_code")
+        code = policy.classify.shell.computed_code
+        yield from _check_pattern(code, code_path, _NO_EXAMPLES, (), merged)
     for name, program in policy.classify.shell.programs.items():
         for key, text in (("script", program.script), ("runs", program.runs)):
             if text:

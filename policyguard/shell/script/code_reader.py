@@ -64,6 +64,8 @@ class CodeReader:
             reading.add(run_by(command.program, behind))
         for text in texts:
             self._read_text(text, runner, index, given)
+            if not runner.runs_by and reading.reader.runs_computed(text):
+                self._run_computed(text, operands, index, given)
 
     def _read_text(self, text: str, runner: CodeRunner, index: int, given: Input) -> None:
         reading = self._reading
@@ -89,6 +91,17 @@ class CodeReader:
             for found in find_commands(text, runner.calls, reading.bounds.commands, readers):
                 read = Input((index,)) if runner.runs_by else Input()
                 self._run_found(found, read, program)
+
+    def _run_computed(self, code: str, operands: Sequence[str], index: int, given: Input) -> None:
+        """Read what code runs that is no text of it: words behind it, or its input."""
+        program = self._reading.commands[index].program
+        if operands and ("argv" in code or "ARGV" in code):
+            for word in operands:
+                self._run_found(word, Input(), program)
+        elif given.text is not None:
+            self._run_found(given.text, Input(), program)
+        else:
+            self._reading.add_unknown("code runs what it computes", given.sources)
 
     def _add_names(
         self, text: str, runner: CodeRunner, names: tuple[str, ...], program: str

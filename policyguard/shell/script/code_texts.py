@@ -15,6 +15,8 @@ _NAME = re.compile(r"\S{1,255}")
 _FILE = re.compile(r"[\w./~+-]{1,255}")
 _MOST_BEFORE = 40
 _BETWEEN = re.compile(r"(?:[\s,\[{]|\bargs:|\bnil\b)*")
+_ADDED = re.compile(r"\s*[+.]\s*|[ \t]+")
+"""What joins two literals to one text."""
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
@@ -25,7 +27,7 @@ def find_commands(
 
     A name of a file right behind one of `readers` is read, not run.
     Literals that only commas and brackets part are also joined, since lists of words are commands
-    as well.
+    as well, and so are those that are added to each other.
     Literals that are code are read too, `depth` deep.
     """
     for call, command in calls.items():
@@ -33,13 +35,18 @@ def find_commands(
             yield command
     words: list[str] = []
     nested: list[str] = []
-    end = -1
+    end, added = -1, ""
     for match in islice(_LITERAL.finditer(code), most):
         literal = _ESCAPE.sub(r"\1", next((part for part in match.groups() if part), ""))
         if readers and _FILE.fullmatch(literal):
             start = match.start()
             if code[max(0, start - _MOST_BEFORE) : start].rstrip().endswith(readers):
                 continue
+        if words and _ADDED.fullmatch(code, end, match.start()):
+            added += literal
+            yield added
+        else:
+            added = literal
         if words and not _BETWEEN.fullmatch(code, end, match.start()):
             yield from _join(words)
             words = []

@@ -8,7 +8,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from policyguard.model.shell import Wrapper
-from policyguard.shell.command_line import ANY, GLOB, NAME, SimpleCommand
+from policyguard.shell.command_line import ANY, GLOB, MANY, NAME, SimpleCommand
+from policyguard.shell.expansion import change
 from policyguard.shell.words import is_static
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ _MADE_IN_TMP = frozenset(("-d", "-q", "-dq", "-qd", "--directory", "--quiet"))
 """Options with which mktemp makes a file or folder in `$TMPDIR`, mostly `/tmp`."""
 _FINDING_PROGRAMS = frozenset((("which",), ("command", "-v"), ("type", "-P")))
 """Programs that print the path of another."""
+_FILTERS = frozenset(("sort", "uniq", "head", "tail", "grep", "egrep", "rg"))
+"""Programs that print some of the lines that they read."""
 _ESCAPED = {"n": "\n", "t": "\t", "\\": "\\"}
 
 
@@ -59,6 +62,14 @@ class Outputs:
             return None if words or "%" in form else _unescape(form)
         if command.path == "pwd" and not arguments:
             return f"{self._reading.variables.folder}\n"
+        if command.path == "basename" and 0 < len(arguments) < 3 and arguments[0][:1] != "-":
+            name = change(arguments[0].rstrip("/"), "##*/}")
+            ending = arguments[1] if len(arguments) > 1 else ""
+            return f"{name.removesuffix(ending)}\n" if MANY not in name + ending else None
+        if command.path == "dirname" and len(arguments) == 1 and arguments[0][:1] != "-":
+            folder = change(arguments[0].rstrip("/"), "%/*}")
+            is_top = is_static(folder) and (not folder or folder == arguments[0].rstrip("/"))
+            return f"{folder}\n" if MANY not in folder and not is_top else None
         if command.path == "mktemp" and _MADE_IN_TMP.issuperset(arguments):
             return None if self._assigns("TMPDIR") else f"/tmp/{NAME}\n"  # noqa: S108 - as it says
         if (command.path, *arguments[:-1]) in _FINDING_PROGRAMS and is_static(arguments[-1]):
@@ -76,16 +87,36 @@ class Outputs:
         if not self._print_names(commands):
             return []
         names: dict[str, None] = {}
+        is_filtered = all(command.program in _FILTERS for command in commands if command.sources)
         for command in commands:
             if command.sources:
                 continue
             wrapper = self._reading.reader.wrappers.find(command.program)
             if wrapper is not None and wrapper.names:
                 names.update(dict.fromkeys(find_names_of(wrapper, command.arguments)))
+            elif self._prints_file_names(command) and is_filtered:
+                names.update(dict.fromkeys(self._find_files(command)))
             else:
                 operands = (word for word in command.arguments if word[:1] != "-")
                 names.update(dict.fromkeys((*operands, NAME)))
         return list(names)
+
+    def _prints_file_names(self, command: SimpleCommand) -> bool:
+        """Whether a command prints names of files below its operands."""
+        return any(
+            command.path == program and all(_has_word(command.arguments, word) for word in words)
+            for program, *words in self._reading.reader.file_names
+        )
+
+    def _find_files(self, command: SimpleCommand) -> list[str]:
+        """Return words for the files whose names a command prints."""
+        program = self._reading.reader.programs.find(command.program)
+        operands = [word for word in command.arguments if word[:1] != "-"]
+        if program is not None and program.reads == "rest":
+            operands = operands[1:]  # behind the pattern
+        folders = [word.rstrip("/") or "/" for word in operands]
+        below = [one if one == "/" else f"{one}/" for one in folders]
+        return [*operands, f"./{NAME}", *(f"{one}{NAME}" for one in below)]
 
     def prints_names(self, indices: Sequence[int]) -> bool:
         """Whether all that the commands print are names, so that none is an option."""
@@ -109,6 +140,15 @@ class Outputs:
             left += (index for index in command.sources if index not in seen)
             seen.update(command.sources)
         return found
+
+
+def _has_word(arguments: Sequence[str], word: str) -> bool:
+    """Whether a command has a word, or an option of one letter in a cluster."""
+    if word in arguments:
+        return True
+    return len(word) == 2 and any(
+        one[:1] == "-" != one[1:2] and word[1] in one for one in arguments
+    )
 
 
 def _unescape(text: str) -> str | None:

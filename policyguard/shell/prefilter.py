@@ -11,9 +11,10 @@ from policyguard.shell.globs import Glob
 from policyguard.shell.pattern import CommandPattern, Stage
 
 # Where one of these is, the name of a program may be put together: escapes, expansions, braces,
-# file name patterns, quotes within a word, added texts of code, and characters that the reader
-# refuses. What a function runs may stand before what it is given.
-_HIDING = r"""[\\$`{\[?\x00-\x08\x0e-\x1f]|[\w/]['"]+\w|\*(?:[^.]|\z)|\(\s*\)|\bfunction\s|\w['"]\s*\+\s*['"]"""
+# file name patterns, quotes within a word, and characters that the reader refuses. What a function
+# runs may stand before what it is given. In code, texts may be added.
+_HIDING = r"""[\\$`{\[?\x00-\x08\x0e-\x1f]|[\w/]['"]+\w|\*(?:[^.]|\z)|\(\s*\)|\bfunction\s"""
+_ADDED = r"""\w['"]\s*\+\s*['"]"""
 
 
 def find_concern(patterns: Sequence[CommandPattern], facts: Shell) -> Callable[[str], bool]:
@@ -67,7 +68,7 @@ def _find_hiding(facts: Shell) -> list[str]:
     fed += [name for name, program in facts.programs.items() if program.input == "commands"]
     writers = [name for name, program in facts.programs.items() if program.writes or program.saves]
     calls = [re.escape(call) for _, runner in code for call in runner.calls]
-    parts = [_HIDING, *calls, *filter(None, [facts.computed_code])]
+    parts = [_HIDING, _ADDED, *calls, *filter(None, [facts.computed_code])]
     parts += [
         rf"{_names([name])}(?s:.*)(?:{program.hides})"
         for name, program in facts.programs.items()

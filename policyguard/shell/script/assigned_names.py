@@ -28,7 +28,7 @@ _READ = lazy_pattern(rf"\b(?:{_READERS}|printf\s+-v)\b[^\n;&|]*")
 """What may assign to the variables that it names."""
 _UNNAMED = lazy_pattern(
     rf"\b(?:{_READERS}|let|eval|printf\s+-v)\b[^\n;&|]*[$`]|\b(?:source|unset)\b"
-    rf"|(?:^|[;&|({{\n'\"`]|\b(?:{_BEFORE_COMMAND})\s|!\s|=\S*\s)\s*\\?\.['\"]?\s"
+    rf"|(?:(?:^|[;&|({{\n]|\b(?:{_BEFORE_COMMAND})\s|!\s|=\S*\s)\s*|['\"`])\\?\.['\"]?\s"
 )
 """What may assign to a variable whose name is not written out, or take its value away."""
 _DECLARED = lazy_pattern(rf"\b(?:{'|'.join(sorted(DECLARERS))})\b[^\n;&|]*")

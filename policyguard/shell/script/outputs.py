@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from policyguard.model.shell import Wrapper
 from policyguard.shell.command_line import ANY, GLOB, MANY, NAME, SimpleCommand
 from policyguard.shell.expansion import change
+from policyguard.shell.script.inputs import Input
 from policyguard.shell.words import is_static
 
 if TYPE_CHECKING:
@@ -80,6 +81,22 @@ class Outputs:
 
     def _assigns(self, name: str) -> bool:
         return any(name in command.variables for command in self._reading.commands)
+
+    def find_lines_read(
+        self, arguments: Sequence[str], given: Input
+    ) -> Iterator[tuple[str, list[str]]]:
+        """Yield the variable of a `read -r` with the lines that it may have, if they are known."""
+        *options, name = arguments or ("",)
+        if not (name.isidentifier() and options in (["-r"], ["-r", "-d", ""], ["-rd", ""])):
+            return
+        if given.text is None:
+            lines = self.printed_names(given.sources)
+        elif len(options) > 1:
+            lines = [given.text.rstrip("\n")]
+        else:
+            lines = given.text.splitlines()
+        if lines and all(line == line.strip() and line[-1:] != "/" for line in lines):
+            yield name, lines
 
     def printed_names(self, indices: Sequence[int]) -> list[str]:
         """Return words for the names that the commands print; none if they print other texts."""

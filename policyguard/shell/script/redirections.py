@@ -25,12 +25,23 @@ WITH_LAST = frozenset(("pipeline", "list"))
 """What a redirection behind belongs to the last command of."""
 
 
+_ALWAYS_OPENS = re.compile(
+    rf"\d?<\s*{MARK}\d+\s*|[012&]?>>?[ \t]*/dev/null|[012]?>&[012]", re.ASCII
+)
+"""A here-document, what goes nowhere, and another number for what is open."""
+
+
 class Redirections:
     """Reads the redirections of one reading."""
 
     def __init__(self, reading: Statements, files: WrittenFiles) -> None:
         self._reading = reading
         self._files = files
+
+    def may_fail(self, node: Node) -> bool:
+        """Whether a redirection of a statement may keep it from running."""
+        redirects = [child for child in node.named_children if child.type in REDIRECTS]
+        return not all(_ALWAYS_OPENS.fullmatch(self._reading.text(child)) for child in redirects)
 
     def read(self, node: Node) -> tuple[Tail, Input, list[Node]]:
         """Return the files of a redirection, what it gives to read, and processes it writes to."""

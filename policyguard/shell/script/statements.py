@@ -187,8 +187,9 @@ class Statements:
             self.leave()
             self.is_certain = is_certain
             if kind == "redirected_statement" and kept is not None:
-                self.variables.join_values(kept)  # it fails if a file cannot be opened
-                self.variables.position = self.variables.position.skip("&&", kept.position)
+                if self.redirections.may_fail(node):
+                    self.variables.join_values(kept)
+                    self.variables.position = self.variables.position.skip("&&", kept.position)
             elif kept is not None:
                 self.variables.join(kept)
 

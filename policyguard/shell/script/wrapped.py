@@ -155,7 +155,8 @@ class Wrapped:
         elif program in ASSIGNING:
             reading.variables.read_into(program, arguments)
             if program == "read" and given and not reading.functions.is_running:
-                self._read_line(arguments, given)
+                for name, lines in self.outputs.find_lines_read(arguments, given):
+                    reading.variables.replace_by_values(name, (*lines, ""))
         elif program in KEYWORDS:
             self._run_keyword(program, arguments)
         known = self._programs.find(program)
@@ -366,20 +367,6 @@ class Wrapped:
         if names:
             variables.restore(kept)
         return indices
-
-    def _read_line(self, arguments: list[str], given: Input) -> None:
-        """Give the variable of a `read -r` a line of its input, as far as its lines are known."""
-        *options, name = arguments or [""]
-        if not (name.isidentifier() and options in (["-r"], ["-r", "-d", ""], ["-rd", ""])):
-            return
-        if given.text is None:
-            lines = self.outputs.printed_names(given.sources)
-        elif len(options) > 1:
-            lines = [given.text.rstrip("\n")]
-        else:
-            lines = given.text.splitlines()
-        if lines and all(line == line.strip() and line[-1:] != "/" for line in lines):
-            self.reading.variables.replace_by_values(name, (*lines, ""))
 
     def _run_alias(self, name: str, arguments: list[str], given: Input) -> list[int]:
         """Run what an alias stands for; in it, its own name is that of a program."""

@@ -111,29 +111,30 @@ class Outputs:
             wrapper = self._reading.reader.wrappers.find(command.program)
             if wrapper is not None and wrapper.names:
                 names.update(dict.fromkeys(find_names_of(wrapper, command.arguments)))
-            elif self._prints_file_names(command) and is_filtered:
-                names.update(dict.fromkeys(self._find_files(command)))
+            elif is_filtered and (files := self._find_file_names(command)):
+                names.update(dict.fromkeys(files))
             else:
                 operands = (word for word in command.arguments if word[:1] != "-")
                 names.update(dict.fromkeys((*operands, NAME)))
         return list(names)
 
-    def _prints_file_names(self, command: SimpleCommand) -> bool:
-        """Whether a command prints names of files below its operands."""
-        return any(
-            command.path == program and all(_has_word(command.arguments, word) for word in words)
-            for program, *words in self._reading.reader.file_names
-        )
-
-    def _find_files(self, command: SimpleCommand) -> list[str]:
-        """Return words for the files whose names a command prints."""
-        program = self._reading.reader.programs.find(command.program)
-        operands = [word for word in command.arguments if word[:1] != "-"]
+    def _find_file_names(self, command: SimpleCommand) -> list[str]:
+        """Return words for the files whose names a command prints; none if it prints others."""
+        reader = self._reading.reader
+        for name, *words in reader.file_names:
+            if command.path == name and all(_has_word(command.arguments, word) for word in words):
+                break
+        else:
+            return []
+        operands = [word for word in command.arguments if word[:1] != "-" and word not in words]
+        program = reader.programs.find(name)
         if program is not None and program.reads == "rest":
             operands = operands[1:]  # behind the pattern
-        folders = [word.rstrip("/") or "/" for word in operands]
-        below = [one if one == "/" else f"{one}/" for one in folders]
-        return [*operands, f"./{NAME}", *(f"{one}{NAME}" for one in below)]
+        files = [f"./{NAME}"] if name == "ls" or not operands else []
+        for word in operands:
+            is_pattern = "*" in word and word[:1] not in "/~" and ".." not in word
+            files += [f"./{NAME}"] if is_pattern else [word, f"{word.rstrip('/')}/{NAME}"]
+        return files
 
     def prints_names(self, indices: Sequence[int]) -> bool:
         """Whether all that the commands print are names, so that none is an option."""

@@ -40,8 +40,6 @@ Loops = tuple[tuple[int, list[Position]], ...]
 
 _TAKEN_BACK = re.compile(rb"\bset\b[^\n;]*\+|\bshopt\b")
 """What may take `set -e` back, for what stands before it in a loop."""
-_BEARING_FAILURE = frozenset(("list", "pipeline", "negated_command", "subshell", "condition"))
-"""Where a command may fail, whatever `set -e` says."""
 
 
 class Control:
@@ -145,16 +143,6 @@ class Control:
             return
         if reading.is_certain or not _TAKEN_BACK.search(reading.source):
             reading.variables.position = Position(reading.variables.position.passed, UNREACHED)
-
-    @contextmanager
-    def within(self, kind: str) -> Iterator[None]:
-        """Read a statement of this kind, or a condition."""
-        outer = self.ends_text
-        self.ends_text = outer and kind not in _BEARING_FAILURE
-        try:
-            yield
-        finally:
-            self.ends_text = outer
 
     @contextmanager
     def loop(self) -> Iterator[None]:

@@ -72,6 +72,5 @@ def _run_body(reading: Statements, nodes: Sequence[Node], given: Input, tail: Ta
     bodies = [node for node in nodes if node.type in _BODIES]
     conditions = [node for node in nodes if node.type not in _BODIES]
     with reading.control.loop():
-        with reading.control.within("condition"):
-            indices = reading.run_all(conditions, given, tail)
+        indices = reading.run_condition(conditions, given, tail)
         return indices + reading.run_all(bodies, given, tail)

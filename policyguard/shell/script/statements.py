@@ -47,6 +47,8 @@ _UNCERTAIN = _CONDITIONAL | {
     "negated_command",
 }
 """Statements in which a function that is defined may be missing behind them."""
+_BEARING_FAILURE = frozenset(("list", "pipeline", "subshell", "negated_command"))
+"""Statements in which a command may fail, whatever `set -e` says."""
 _HIDDEN_FILES = re.compile("(?:dot_?glob|glob_?dots|GLOBIGNORE)", re.IGNORECASE)
 _IN_BACKGROUND = re.compile(rb"\s*&(?!&)")
 
@@ -103,13 +105,13 @@ class Statements:
             return self.add_unknown("text has control characters", given.sources)
         self.count_text(text)
         outer = self.source, self.documents, self.is_certain
+        ends_text = self.control.ends_text
         depth = self._depth
         self._depth += 1
         if depth:
-            self.is_certain = False
+            self.is_certain = self.control.ends_text = False
         try:
-            with self.control.within("subshell" if depth else "program"):
-                indices = self._read_statements(text, given)
+            indices = self._read_statements(text, given)
             if not depth:
                 self.functions.read_rest()
             return indices
@@ -119,6 +121,7 @@ class Statements:
             return self.add_unknown("nesting is too deep", given.sources)
         finally:
             self.source, self.documents, self.is_certain = outer
+            self.control.ends_text = ends_text
             self._depth = depth
 
     def _read_statements(self, text: str, given: Input) -> list[int]:
@@ -177,15 +180,17 @@ class Statements:
         if kind == "command":
             return self._run_command(node, given, tail)
         kept = self.variables.keep() if kind in _CONDITIONAL else None
-        is_certain = self.is_certain
+        is_certain, ends_text = self.is_certain, self.control.ends_text
+        if kind in _UNCERTAIN:
+            self.is_certain = False
+        if kind in _BEARING_FAILURE:
+            self.control.ends_text = False
         self.enter()
         try:
-            with self.control.within(kind):
-                self.is_certain = is_certain and kind not in _UNCERTAIN
-                return self._run_compound(kind, node, given, tail)
+            return self._run_compound(kind, node, given, tail)
         finally:
             self.leave()
-            self.is_certain = is_certain
+            self.is_certain, self.control.ends_text = is_certain, ends_text
             if kind == "redirected_statement" and kept is not None:
                 if self.redirections.may_fail(node):
                     self.variables.join_values(kept)
@@ -303,6 +308,13 @@ class Statements:
                 self.control.stop_on_failure()
         return indices
 
+    def run_condition(self, nodes: Sequence[Node], given: Input, tail: Tail) -> list[int]:
+        """Run statements that may fail without an end of the text, whatever `set -e` says."""
+        ends_text, self.control.ends_text = self.control.ends_text, False
+        indices = self.run_all(nodes, given, tail)
+        self.control.ends_text = ends_text
+        return indices
+
     def is_in_background(self, node: Node) -> bool:
         """Whether a statement runs while those behind it do."""
         return _IN_BACKGROUND.match(self.source, node.end_byte) is not None
@@ -312,8 +324,7 @@ class Statements:
         kept, is_certain = self.variables.keep(), self.is_certain
         outer = self.control.leave_loops()
         self.is_certain = False
-        with self.control.within("subshell"):
-            indices = self.run_all(nodes, given, tail)
+        indices = self.run_condition(nodes, given, tail)
         self.variables.restore(kept)
         self.is_certain = is_certain
         self.control.return_to(outer)

@@ -62,6 +62,8 @@ def _change(value: str, found: re.Match[str]) -> str | None:
         return value.replace(_unescape(found["old"]), _unescape(found["new"] or ""), count)
     if found["case"]:
         return _change_case(value, found["case"]) if value.isascii() else None
+    if not value.isascii():
+        return None
     start, length = int(found["start"]), found["length"]
     return value[start:] if length is None else value[start : start + int(length)]
 
@@ -78,7 +80,9 @@ def _cut(value: str, operator: str, before: str, text: str, behind: str) -> str 
     if operator[0] == "%" and not before:
         if not behind:
             if tail.endswith(text):
-                return value[: -len(text)]
+                rest = value[: -len(text)]
+                is_sure = text[0] == "." or rest.rpartition("/")[2].strip(GLOB)
+                return rest if is_sure or not unknown else None  # `*_a` may be `_a` alone
             return None if unknown and text.endswith(tail) else value
         at = len(value) - len(tail) + tail.rfind(text) if operator == "%" and text in tail else -1
         if operator == "%%":
@@ -106,7 +110,8 @@ def _blur(value: str, found: re.Match[str]) -> str:
     starts_no_option = value[:1] != "-"
     if found["cut"] or found["replace"]:
         text, new = _unescape(found["text"] or found["old"] or ""), found["new"]
-        keeps_name = (found["cut"] or "#")[0] == "%" or (new or "").isalnum()
+        keeps_name = (new or "").isalnum() if new is not None else text[:1] == "."
+        keeps_name = keeps_name and (found["cut"] or "%")[0] == "%"
         is_within = is_static(folder) and text not in folder and "/" not in text
         if keeps_name and is_within and _MARK.findall(name) == [GLOB] and name[0] != ".":
             return f"{folder}{slash}{GLOB}" if starts_no_option else MANY

@@ -68,10 +68,14 @@ class WrapperOptions:
 
     def find_folder(self) -> str:
         """Return the folder in which the command runs, by its name outside if it is mounted."""
-        for mount in self._mounts:
-            source, target = _read_mount(mount)
-            if source[:1] in (".", "/", "~") and _is_within(self.folder, target):
-                return source + self.folder[len(target) :]
+        mounts = sorted(map(_read_mount, self._mounts), key=lambda mount: -len(mount[1]))
+        is_alone = len({target for _, target in mounts if target.startswith(self.folder)}) < 2
+        for source, target in mounts:
+            if not is_static(target):
+                break
+            if _is_within(self.folder, target):
+                is_folder = source[:1] in (".", "/", "~") and is_alone
+                return source + self.folder[len(target) :] if is_folder else self.folder
         return "" if self.wrapper.elsewhere and self.folder[:1] != "/" else self.folder
 
     def read_before(self, words: Sequence[str]) -> None:
@@ -125,6 +129,9 @@ class WrapperOptions:
             elif flag in wrapper.replaces:
                 self.placeholder = rest
                 return 0 if rest else self._place(flag, following)
+            elif flag in wrapper.mounts:
+                self._mounts.append(rest or "".join(following))
+                return 0 if rest else 1
             elif flag in wrapper.folder:
                 self.folder = rest or "".join(following)
                 return 0 if rest else 1

@@ -14,7 +14,7 @@ from policyguard.shell.pattern import CommandPattern, Stage
 # file name patterns, quotes within a word, and characters that the reader refuses. What a function
 # runs may stand before what it is given. In code, texts may be added.
 _HIDING = r"""[\\$`{\[?\x00-\x08\x0e-\x1f]|[\w/]['"]+\w|\*(?:[^.]|\z)|\(\s*\)|\bfunction\s"""
-_ADDED = r"""\w['"]\s*\+\s*['"]"""
+_ADDED = r"""\w['"]\s*[+.]\s*['"]"""
 
 
 def find_concern(patterns: Sequence[CommandPattern], facts: Shell) -> Callable[[str], bool]:

@@ -12,6 +12,9 @@ READERS = frozenset(("read", "mapfile", "readarray", "getopts"))
 """Programs that assign to the variables that they name."""
 READ_INTO = ("REPLY", "MAPFILE", "OPTARG")
 """Variables to which they assign if they name none."""
+SET_BY_CD = ("PWD", "OLDPWD", "DIRSTACK")
+SET_BY_SHELL = frozenset((*SET_BY_CD, *READ_INTO, "OPTIND", "BASH_REMATCH", "COPROC", "_"))
+"""Variables that the shell itself gives other values."""
 DECLARERS = frozenset(("declare", "export", "local", "readonly", "typeset", "unset"))
 """Programs that declare variables, where the grammar sees no declaration (`\\export x=y`)."""
 ASSIGNING = MOVERS | READERS | DECLARERS | {"printf", "let"}
@@ -24,15 +27,18 @@ _ASSIGNED = lazy_pattern(
 )
 _READERS = "|".join(sorted(READERS))
 _BEFORE_COMMAND = "do|then|else|elif|if|while|until|time|builtin|command|eval|sudo|exec"
-_READ = lazy_pattern(rf"\b(?:{_READERS}|printf\s+-v)\b[^\n;&|]*")
+_READ = lazy_pattern(rf"\b(?:{_READERS}|printf\s+-v)\b(?>(?:\"[^\"\n]*\"|'[^'\n]*'|[^\n;&|\"'])*)")
 """What may assign to the variables that it names."""
 _UNNAMED = lazy_pattern(
     rf"\b(?:{_READERS}|let|eval|printf\s+-v)\b[^\n;&|]*[$`]|\b(?:source|unset)\b"
+    r"|\bprintf\s+(?:['\"]-v|-v\S)|\b(?:declare|typeset|local)\s+-\w*n|\bwait\b[^\n;&|]*-p"
+    r"|\{\w+\}[<>&]|\$\{\w+:?=|\w\[[^\]\n]*\[|\b(?:for|select|read|printf)\b[^\n;&|]*\\\n"
     rf"|(?:(?:^|[;&|({{\n]|\b(?:{_BEFORE_COMMAND})\s|!\s|=\S*\s)\s*|['\"`])\\?\.['\"]?\s"
 )
 """What may assign to a variable whose name is not written out, or take its value away."""
 _DECLARED = lazy_pattern(rf"\b(?:{'|'.join(sorted(DECLARERS))})\b[^\n;&|]*")
-_VALUE = lazy_pattern(r"=(?:\"[^\"]*\"|'[^']*'|\$\([^()]*\)|[^\s\"'`$]|\$\{?\w+\}?)*")
+_VALUE = lazy_pattern(r"=(?:\"[^\"]*\"|'[^']*'|\$\([^()]*\)|[^\s\"'`$]|\$\{?[\w?]+\}?)*")
+_ODD_NAME = lazy_pattern(r"[$`{'\"\\]")
 _BARE_NAME = lazy_pattern(r"(?<![\w$])(?<!\$\{)[A-Za-z_]\w*")
 _COUNTED = lazy_pattern(
     r"([A-Za-z_]\w*)(?:\+\+|--|(?:<<|>>|[-*/%&|^])=)|(?:\+\+|\(\(\s*--)\s*([A-Za-z_]\w*)"
@@ -56,7 +62,7 @@ def assigns_unnamed(text: str) -> bool:
     if _UNNAMED.search(text) is not None:
         return True
     declared = (_VALUE.sub("=", match[0]) for match in _DECLARED.finditer(text))
-    return any("$" in names or "`" in names for names in declared)
+    return any(_ODD_NAME.search(names) for names in declared)
 
 
 def find_bare(text: str) -> list[str]:

@@ -13,6 +13,8 @@ from policyguard.shell.script.assigned_names import (
     DECLARERS,
     READ_INTO,
     READERS,
+    SET_BY_CD,
+    SET_BY_SHELL,
     UNKNOWN_NAME,
     VARIABLE_NAME,
     assigns_unnamed,
@@ -100,6 +102,7 @@ class Bindings:
         """Make unknown what may name something from where the shell was, as `$PWD/x` does."""
         if self._values:
             self.forget([name for name, values in self._values.items() if _is_placed(values)])
+            self.forget([name for name in SET_BY_CD if name in self._values])
         if self.positional is not None and _is_placed(self.positional):
             self.positional = None
 
@@ -269,8 +272,8 @@ class Bindings:
         self._values[name] = (value,)
 
     def replace_by_values(self, name: str, values: Values) -> None:
-        """Give `name` one of these values, whatever it was before."""
-        self._set(name, values)
+        """Give `name` one of these values, unless it is a constant."""
+        self._set(name, values if self._replaces(name) else (*self.list_values(name), *values))
 
     def list_values(self, name: str) -> Values:
         """Return what `name` may stand for."""
@@ -363,7 +366,7 @@ class Bindings:
         if any(map(assigns_unnamed, self._texts)):
             return []
         counts = Counter(name for text in self._texts for name in find_assigned(text))
-        settled = [name for name in self._values if counts[name] == 1]
+        settled = [name for name in {*self._values} - SET_BY_SHELL if counts[name] == 1]
         if functions:  # which may have a variable of that name, too
             counts = Counter(name for text in self._texts for name in find_bare(text))
             inside = {name for text in functions for name in find_bare(text)}

@@ -14,12 +14,15 @@ class Input(msgspec.Struct, frozen=True):
     text: str | None = None
     words: tuple[int, ...] = ()
     """Commands whose output became words of the command."""
+    is_file: bool = False
+    """Whether it is a file of which nothing is known."""
 
     def __bool__(self) -> bool:
-        return bool(self.sources) or self.text is not None
+        return bool(self.sources) or self.text is not None or self.is_file
 
 
 NOTHING = Input()
+UNKNOWN_FILE = Input(is_file=True)
 
 
 class Tail(msgspec.Struct, frozen=True):

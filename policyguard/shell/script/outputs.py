@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from policyguard.model.shell import Wrapper
@@ -22,8 +21,26 @@ _MADE_IN_TMP = frozenset(("-d", "-q", "-dq", "-qd", "--directory", "--quiet"))
 """Options with which mktemp makes a file or folder in `$TMPDIR`, mostly `/tmp`."""
 _FINDING_PROGRAMS = frozenset((("which",), ("command", "-v"), ("type", "-P")))
 """Programs that print the path of another."""
-_FILTERS = frozenset(("sort", "uniq", "head", "tail", "grep", "egrep", "rg"))
-"""Programs that print some of the lines that they read."""
+_RESOLVING = frozenset((("realpath",), ("readlink", "-f"), ("readlink", "-e")))
+"""Programs that print a path without its links."""
+_BEFORE_FOLDERS = frozenset(("-H", "-L", "-P", "--"))
+"""Options of find that stand before its folders."""
+_NEGATING = frozenset(("!", "-not"))
+_ALTERNATIVES = frozenset(("-o", "-or", ",", "(", "\\("))
+_OTHER_TEXTS = ("-printf", "-fprintf", "-files0-from", "--format")
+"""Options with which something else is printed than names below the folders."""
+_FILTERS = {
+    **dict.fromkeys(("grep", "egrep", "fgrep", "rg"), "vEFiwxPze"),
+    "sort": "urnVzf",
+    "uniq": "ud",
+    "head": "n0123456789",
+    "tail": "n+0123456789",
+}
+"""Programs that print some of the lines that they read, with options that change none."""
+_ELSEWHERE = re.compile(rf"\A[/~]|(?:\A|/)\.\.(?:/|\Z)|[{ANY}{MANY}]")
+"""A path that may lead out of the current folder."""
+_VALUED = "efmABCd"
+"""Options of one letter behind which a value may stand."""
 _ESCAPED = {"n": "\n", "t": "\t", "\\": "\\"}
 
 
@@ -63,14 +80,10 @@ class Outputs:
             return None if words or "%" in form else _unescape(form)
         if command.path == "pwd" and not arguments:
             return f"{self._reading.variables.folder}\n"
-        if command.path == "basename" and 0 < len(arguments) < 3 and arguments[0][:1] != "-":
-            name = change(arguments[0].rstrip("/"), "##*/}")
-            ending = arguments[1] if len(arguments) > 1 else ""
-            return f"{name.removesuffix(ending)}\n" if MANY not in name + ending else None
-        if command.path == "dirname" and len(arguments) == 1 and arguments[0][:1] != "-":
-            folder = change(arguments[0].rstrip("/"), "%/*}")
-            is_top = is_static(folder) and (not folder or folder == arguments[0].rstrip("/"))
-            return f"{folder}\n" if MANY not in folder and not is_top else None
+        if arguments and arguments[0][:1] != "-" and command.path in ("basename", "dirname"):
+            return _name_part_of(command.path, *arguments)
+        if (command.path, *arguments[:-1]) in _RESOLVING:
+            return ".\n" if arguments[-1] == "." else f"{ANY}\n"
         if command.path == "mktemp" and _MADE_IN_TMP.issuperset(arguments):
             return None if self._assigns("TMPDIR") else f"/tmp/{NAME}\n"  # noqa: S108 - as it says
         if (command.path, *arguments[:-1]) in _FINDING_PROGRAMS and is_static(arguments[-1]):
@@ -104,14 +117,17 @@ class Outputs:
         if not self._print_names(commands):
             return []
         names: dict[str, None] = {}
-        is_filtered = all(command.program in _FILTERS for command in commands if command.sources)
+        if not all(map(_keeps_lines, (command for command in commands if command.sources))):
+            return []
         for command in commands:
             if command.sources:
                 continue
             wrapper = self._reading.reader.wrappers.find(command.program)
+            if any(word.startswith(_OTHER_TEXTS) for word in command.arguments):
+                return []
             if wrapper is not None and wrapper.names:
                 names.update(dict.fromkeys(find_names_of(wrapper, command.arguments)))
-            elif is_filtered and (files := self._find_file_names(command)):
+            elif files := self._find_file_names(command):
                 names.update(dict.fromkeys(files))
             else:
                 operands = (word for word in command.arguments if word[:1] != "-")
@@ -128,8 +144,12 @@ class Outputs:
             return []
         operands = [word for word in command.arguments if word[:1] != "-" and word not in words]
         program = reader.programs.find(name)
-        if program is not None and program.reads == "rest":
+        if program is not None and program.reads == "rest" and "--files" not in words:
             operands = operands[1:]  # behind the pattern
+        if name == "ls" and (
+            _has_word(command.arguments, "-a") or _has_word(command.arguments, "-f")
+        ):
+            return [MANY]  # `..` is one of them
         files = [f"./{NAME}"] if name == "ls" or not operands else []
         for word in operands:
             is_pattern = "*" in word and word[:1] not in "/~" and ".." not in word
@@ -140,10 +160,30 @@ class Outputs:
         """Whether all that the commands print are names, so that none is an option."""
         return self._print_names(self._find_sources(indices))
 
+    def prints_names_elsewhere(self, indices: Sequence[int]) -> bool:
+        """Whether commands that name files name some that are not below the current folder."""
+        for command in self._find_sources(indices):
+            wrapper = self._reading.reader.wrappers.find(command.program)
+            if wrapper is not None and wrapper.names:
+                if any(word.startswith(_OTHER_TEXTS) for word in command.arguments):
+                    return True
+                files = find_names_of(wrapper, command.arguments)
+            else:
+                files = self._find_file_names(command)
+            if any(_ELSEWHERE.search(file) for file in files):
+                return True
+        return False
+
     def _print_names(self, commands: list[SimpleCommand]) -> bool:
         names = self._reading.reader.names
         return bool(commands) and all(
-            command.program in names and command.program not in self._reading.functions
+            command.program in names
+            and command.program not in self._reading.functions
+            and (
+                command.program not in _FILTERS
+                or bool(command.sources)
+                or bool(self._find_file_names(command))
+            )
             for command in commands
         )
 
@@ -160,13 +200,51 @@ class Outputs:
         return found
 
 
+def _name_part_of(program: str, path: str, ending: str = "", *more: str) -> str | None:
+    """Return what `basename` or `dirname` prints; None if that is not known."""
+    word = path.rstrip("/")
+    if more or not word:
+        return None if more else "/\n"
+    if program == "dirname":
+        folder = change(word, "%/*}") if word not in (".", "~") else MANY
+        if folder == word:
+            folder = "." if is_static(word) else MANY
+        return f"{ANY if MANY in folder or ending else folder or '/'}\n"
+    name = change(word, "##*/}")
+    return f"{name.removesuffix(ending)}\n" if MANY not in name + ending else None
+
+
 def _has_word(arguments: Sequence[str], word: str) -> bool:
     """Whether a command has a word, or an option of one letter in a cluster."""
-    if word in arguments:
-        return True
-    return len(word) == 2 and any(
-        one[:1] == "-" != one[1:2] and word[1] in one for one in arguments
-    )
+    for one in arguments:
+        if one == word:
+            return True
+        if one == "--":
+            break
+        if len(word) == 2 == len(word.lstrip("-")) + 1 and one[:1] == "-" != one[1:2]:
+            before, found, _ = one[1:].partition(word[1])
+            if found and not set(before) & set(_VALUED):
+                return True
+    return False
+
+
+def _keeps_lines(command: SimpleCommand) -> bool:
+    """Whether a command prints lines that it reads, as they are."""
+    letters, operands = _FILTERS.get(command.program), 0
+    if command.program == "tr":
+        return set(command.arguments) <= {"\\n", "\\0", "\n"}
+    if letters is None:
+        return False
+    for word in command.arguments:
+        if word[:1] == "-":
+            if not set(word[1:]) <= set(letters):
+                return False
+        elif "n" not in letters or command.program == "sort":
+            operands += 1
+        elif not word.lstrip("+").isdigit():
+            return False
+    patterns = max(1, command.arguments.count("-e")) if "e" in letters else 0
+    return operands <= patterns
 
 
 def _unescape(text: str) -> str | None:
@@ -178,15 +256,20 @@ def _unescape(text: str) -> str | None:
 
 def find_names_of(wrapper: Wrapper, arguments: Sequence[str]) -> list[str]:
     """Return words for the names that a program like find comes upon."""
+    words = list(arguments)
+    while words and (words[0] in _BEFORE_FOLDERS or words[0][:2] in ("-O", "-D")):
+        del words[: 2 if words[0] == "-D" else 1]
     starts = []
-    for word in arguments:
+    for word in words:
         if word[:1] in "-(!":
             break
         starts.append(word)
     patterns = [
         value.replace("*", GLOB).replace("?", GLOB)
-        for option, value in pairwise(arguments)
-        if option in wrapper.names
+        for before, option, value in zip(["", *words], words, words[1:], strict=False)
+        if option in wrapper.names and before not in _NEGATING
     ]
+    if not _ALTERNATIVES.isdisjoint(words):
+        patterns = []
     ends = [end for name in patterns for end in (name, f"{NAME}/{name}")] or [NAME]
     return [f"{start.rstrip('/')}/{end}" for start in starts or ["."] for end in ends]

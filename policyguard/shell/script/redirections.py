@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from policyguard.shell.command_line import GLOB, MANY, Redirect, SimpleCommand
-from policyguard.shell.script.inputs import NO_TAIL, NOTHING, Input, Tail
+from policyguard.shell.script.inputs import NO_TAIL, NOTHING, UNKNOWN_FILE, Input, Tail
 from policyguard.shell.script.rewriting import MARK, lift
 from policyguard.shell.script.syntax_tree import Node, parse
 from policyguard.shell.script.word_reader import read_raw
@@ -81,7 +81,7 @@ class Redirections:
         redirects: tuple[Redirect, ...] = (Redirect("<" not in operator, word),)
         if operator == "<>":
             redirects += (Redirect(True, word),)
-        read = self._files.read(word) if operator == "<" else NOTHING
+        read = self._files.read(word) or UNKNOWN_FILE if operator == "<" else NOTHING
         return Tail(redirects, more.words), read, []
 
     def run(self, node: Node, given: Input, tail: Tail) -> list[int]:

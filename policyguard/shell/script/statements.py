@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from policyguard.shell.command_line import HERE, MANY, NAME, CommandLine, SimpleCommand
+from policyguard.shell.command_line import ANY, HERE, MANY, NAME, CommandLine, SimpleCommand
 from policyguard.shell.folders import may_move, needs_place
 from policyguard.shell.plain import has_control_characters
 from policyguard.shell.script.assigned_names import VARIABLE_NAME
@@ -391,4 +391,7 @@ class Statements:
         known = self.wrapped.outputs.static_output(indices)
         if known is not None and len(indices) == 1:
             return known.rstrip("\n")
-        return NAME if self.wrapped.outputs.prints_names(indices) else MANY
+        outputs = self.wrapped.outputs
+        if not outputs.prints_names(indices):
+            return MANY
+        return ANY if outputs.prints_names_elsewhere(indices) else NAME

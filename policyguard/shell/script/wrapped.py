@@ -154,7 +154,8 @@ class Wrapped:
             reading.variables.move_positional(program, arguments)
         elif program in ASSIGNING:
             reading.variables.read_into(program, arguments)
-            if program == "read" and given and not reading.functions.is_running:
+            is_plain = not (reading.functions.is_running or reading.standard_input)
+            if path == "read" and given and is_plain and self.is_builtin(path):
                 for name, lines in self.outputs.find_lines_read(arguments, given):
                     reading.variables.replace_by_values(name, (*lines, ""))
         elif program in KEYWORDS:

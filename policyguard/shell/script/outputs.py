@@ -67,7 +67,7 @@ class Outputs:
             flags = 0
             while flags < len(arguments) and re.fullmatch(r"-[neE]+", arguments[flags]):
                 flags += 1
-            text = " ".join(arguments[flags:]).replace(GLOB, "*") + "\n"
+            text = " ".join(arguments[flags:]) + "\n"
             if "e" in "".join(arguments[:flags]):
                 return _unescape(text)
             return None if _ECHO_ESCAPE.search(text) else text
@@ -204,14 +204,16 @@ def _name_part_of(program: str, path: str, ending: str = "", *more: str) -> str 
     """Return what `basename` or `dirname` prints; None if that is not known."""
     word = path.rstrip("/")
     if more or not word:
-        return None if more else "/\n"
+        return None if more or not path else "/\n"
     if program == "dirname":
         folder = change(word, "%/*}") if word not in (".", "~") else MANY
         if folder == word:
             folder = "." if is_static(word) else MANY
         return f"{ANY if MANY in folder or ending else folder or '/'}\n"
     name = change(word, "##*/}")
-    return f"{name.removesuffix(ending)}\n" if MANY not in name + ending else None
+    if MANY in name + ending:
+        return None
+    return f"{name.removesuffix(ending)}\n"
 
 
 def _has_word(arguments: Sequence[str], word: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from policyguard.shell.command_line import ANY, MANY
+from policyguard.shell.command_line import ANY, GLOB, MANY, NAME
 from policyguard.shell.script.inputs import NOTHING
 from policyguard.shell.script.written_files import PROCESS_FILE
 from policyguard.shell.words import (
@@ -26,6 +26,7 @@ _PLAIN = frozenset(("string_content", "word", "number"))
 _NAME = re.compile(r"\$\{?([A-Za-z_]\w*|[0-9]+|[@*#?$!-])\}?")
 # The grammar does not look into `${x:-`command`}`.
 _HIDDEN = re.compile(r"(?<!\\)`|\$\(")
+_WHOLE_NAMES = re.compile(rf"(?<![^/\s]){GLOB}+")
 _SLICE = re.compile(r"\$\{([@*]): *([1-9][0-9]{0,3})\}")
 _DEFAULT = re.compile(r"\$\{([A-Za-z_]\w*|[0-9]+|[@*]):?([-+?])")
 _ARRAY = re.compile(r"""\$\{([A-Za-z_]\w*)\[([@*])\](?::?\+"\$\{\1\[@\]\}")?\}""")
@@ -62,9 +63,9 @@ def read_raw(reading: Statements, node: Node, *, quoted: bool) -> str:
         return _read_variable(reading, node, quoted=quoted)
     if kind == "command_substitution":
         value = reading.run_substitution(node, quoted=quoted)
-        if quoted:
-            return protect(value)
-        return re.sub(r"\s+", BREAK, protect(value))
+        if quoted:  # names that were found, which are no pattern any more
+            return protect(_WHOLE_NAMES.sub(NAME, value).replace(GLOB, ANY))
+        return re.sub(r"\s+", BREAK, protect(re.sub(r"[*?]", GLOB, value)))
     if kind == "ansi_c_string":
         return read_ansi_c(reading.text(node)[2:-1])
     if kind == "translated_string":

@@ -122,8 +122,8 @@ def _blur(value: str, found: re.Match[str]) -> str:
 
 
 def _change_case(value: str, operator: str) -> str:
-    change = str.upper if operator[0] == "^" else str.lower
-    return change(value) if len(operator) == 2 else change(value[:1]) + value[1:]
+    convert = str.upper if operator[0] == "^" else str.lower
+    return convert(value) if len(operator) == 2 else convert(value[:1]) + value[1:]
 
 
 def _unescape(text: str) -> str:

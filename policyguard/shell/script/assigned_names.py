@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from policyguard.engines.lazy_pattern import lazy_pattern
@@ -26,14 +27,19 @@ _ASSIGNED = lazy_pattern(
     r"(?:(?<!\w)|(?<=\$\d))([A-Za-z_]\w*)(?:\[[^\]\n]*\])?\+?=|\b(?:for|select|read)\s+([A-Za-z_]\w*)"
 )
 _READERS = "|".join(sorted(READERS))
-_BEFORE_COMMAND = "do|then|else|elif|if|while|until|time|builtin|command|eval|sudo|exec"
+_DOT = lazy_pattern(r"(?<![\w.,:/$*?=-])\\?\.['\"]?\s")
+_BEFORE_DOT = lazy_pattern(
+    r"(?:^|[;&|({\n]|\b(?:do|then|else|elif|if|while|until|time|builtin|command|eval|sudo|exec)\s"
+    r"|!\s|\w=\S*\s)\s*$|['\"`]$"
+)
+"""What stands before a `.` that reads a file of commands."""
+_MOST_BEFORE_DOT = 200
 _READ = lazy_pattern(rf"\b(?:{_READERS}|printf\s+-v)\b(?>(?:\"[^\"\n]*\"|'[^'\n]*'|[^\n;&|\"'])*)")
 """What may assign to the variables that it names."""
 _UNNAMED = lazy_pattern(
     rf"\b(?:{_READERS}|let|eval|printf\s+-v)\b[^\n;&|]*[$`]|\b(?:source|unset)\b"
     r"|\bprintf\s+(?:['\"]-v|-v\S)|\b(?:declare|typeset|local)\s+-\w*n|\bwait\b[^\n;&|]*-p"
     r"|\{\w+\}[<>&]|\$\{\w+:?=|\w\[[^\]\n]*\[|\b(?:for|select|read|printf)\b[^\n;&|]*\\\n"
-    rf"|(?:(?:^|[;&|({{\n]|\b(?:{_BEFORE_COMMAND})\s|!\s|=\S*\s)\s*|['\"`])\\?\.['\"]?\s"
 )
 """What may assign to a variable whose name is not written out, or take its value away."""
 _DECLARED = lazy_pattern(rf"\b(?:{'|'.join(sorted(DECLARERS))})\b[^\n;&|]*")
@@ -59,10 +65,17 @@ def find_assigned(text: str) -> Iterator[str]:
 
 def assigns_unnamed(text: str) -> bool:
     """Whether a text may assign to variables that it does not name."""
-    if _UNNAMED.search(text) is not None:
+    if _UNNAMED.search(text) is not None or any(map(_reads_file, _DOT.finditer(text))):
         return True
     declared = (_VALUE.sub("=", match[0]) for match in _DECLARED.finditer(text))
     return any(_ODD_NAME.search(names) for names in declared)
+
+
+def _reads_file(dot: re.Match[str]) -> bool:
+    """Whether a dot may be the program that reads a file of commands."""
+    start = max(0, dot.start() - _MOST_BEFORE_DOT)
+    before = dot.string[start : dot.start()]
+    return _BEFORE_DOT.search(before) is not None or (start > 0 and not before.rstrip().count(" "))
 
 
 def find_bare(text: str) -> list[str]:

@@ -369,7 +369,7 @@ class Bindings:
         settled = [name for name in {*self._values} - SET_BY_SHELL if counts[name] == 1]
         if functions:  # which may have a variable of that name, too
             counts = Counter(name for text in self._texts for name in find_bare(text))
-            inside = {name for text in functions for name in find_bare(text)}
+            inside = set(find_bare("\n".join(functions)))
             settled = [name for name in settled if counts[name] == 1 and name not in inside]
         return settled
 

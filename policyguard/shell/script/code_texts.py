@@ -35,18 +35,19 @@ def find_commands(
             yield command
     words: list[str] = []
     nested: list[str] = []
-    end, added = -1, ""
+    added: list[str] = []
+    end = -1
     for match in islice(_LITERAL.finditer(code), most):
         literal = _ESCAPE.sub(r"\1", next((part for part in match.groups() if part), ""))
         if readers and _FILE.fullmatch(literal):
             start = match.start()
             if code[max(0, start - _MOST_BEFORE) : start].rstrip().endswith(readers):
                 continue
-        if words and _ADDED.fullmatch(code, end, match.start()):
-            added += literal
-            yield added
+        if added and _ADDED.fullmatch(code, end, match.start()):
+            added.append(literal)
         else:
-            added = literal
+            yield from _add(added)
+            added = [literal]
         if words and not _BETWEEN.fullmatch(code, end, match.start()):
             yield from _join(words)
             words = []
@@ -55,9 +56,15 @@ def find_commands(
             nested.append(literal)
         end = match.end()
     yield from _join(words)
+    yield from _add(added)
     if depth > 1:
         for literal in nested:
             yield from find_commands(literal, calls, most, readers, depth - 1)
+
+
+def _add(literals: list[str]) -> Iterator[str]:
+    if len(literals) > 1:
+        yield "".join(literals)
 
 
 def _join(words: list[str]) -> Iterator[str]:

@@ -56,12 +56,12 @@ class OptionTexts:
         if program.settings and any(word in arguments for word in program.settings):
             words = [*arguments, *map("=".join, pairwise(arguments))]
         if program.runs and _compile_for_lines(program.runs).search("\n".join(words)):
-            pattern = _compile(program.runs)
+            pattern = compile_pattern(program.runs)
             previous = ""
             for index, word in enumerate(words):
                 is_prose, previous = _takes_prose(previous, program), word
                 if not is_prose and (span := pattern.find_span(word)) is not None:
-                    if not (program.own and _compile(program.own).search(word[: span[1]])):
+                    if not (program.own and compile_pattern(program.own).search(word[: span[1]])):
                         yield _cut(word, span[1])
                     elif index < len(arguments):  # else it is kept, and not run
                         behind = map(_write, arguments[index + 2 :])  # the next word is its name
@@ -69,7 +69,7 @@ class OptionTexts:
 
     def find_in(self, program: Program, text: str) -> Iterator[str]:
         """Yield the texts in the lines of what a listed program reads."""
-        pattern = _compile(program.runs)
+        pattern = compile_pattern(program.runs)
         for line in text.replace("\\\n", " ").splitlines():
             if (span := pattern.find_span(line)) is not None:
                 yield _cut(line, span[1])
@@ -154,7 +154,8 @@ def _cut(word: str, start: int) -> str:
 
 
 @lru_cache(maxsize=256)
-def _compile(pattern: str) -> Regex:
+def compile_pattern(pattern: str) -> Regex:
+    """Compile RE2 of a policy's data once, not in each reading."""
     return Regex(pattern)
 
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
-from policyguard.engines.regex import Regex
 from policyguard.model.shell import Shell
 from policyguard.shell.command_line import CommandLine, SimpleCommand
 from policyguard.shell.command_text import CommandText
 from policyguard.shell.kept_answers import keep_answers
 from policyguard.shell.lookup import Lookup
-from policyguard.shell.option_texts import OptionTexts
+from policyguard.shell.option_texts import OptionTexts, compile_pattern
 from policyguard.shell.plain import KEYWORDS, PlainCommand, split_plain
 from policyguard.shell.script.assigned_names import ASSIGNING
 from policyguard.shell.script.evaluated import EVALUATING, find_evaluated
 from policyguard.shell.words import is_static
 
 _CHANGING = ASSIGNING | KEYWORDS
-_compile = lru_cache(maxsize=16)(Regex)
 
 
 class ShellReader:
@@ -76,7 +73,7 @@ class ShellReader:
     def runs_computed(self, code: str) -> bool:
         """Whether code of another language runs what no text of it says."""
         pattern = self.facts.computed_code
-        return bool(pattern) and _compile(pattern).search(code)
+        return bool(pattern) and compile_pattern(pattern).search(code)
 
     def is_inert(self, program: str, arguments: Sequence[str]) -> bool:
         """Whether a command runs no other, and writes nothing that its words name."""

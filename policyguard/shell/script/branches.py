@@ -27,7 +27,7 @@ def run_if(reading: Statements, node: Node, given: Input, tail: Tail) -> list[in
     clauses = [node, *(child for child in node.children if child.type in _CLAUSES)]
     for clause in clauses:
         condition, body = _split_clause(clause)
-        indices += reading.run_condition(condition, given, tail)
+        indices += reading.run_tolerating_failure(condition, given, tail)
         before = variables.keep()
         variables.position = be_at(before.position.passed)
         indices += reading.run_all(body, given, tail)

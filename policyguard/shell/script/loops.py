@@ -72,5 +72,5 @@ def _run_body(reading: Statements, nodes: Sequence[Node], given: Input, tail: Ta
     bodies = [node for node in nodes if node.type in _BODIES]
     conditions = [node for node in nodes if node.type not in _BODIES]
     with reading.control.loop():
-        indices = reading.run_condition(conditions, given, tail)
+        indices = reading.run_tolerating_failure(conditions, given, tail)
         return indices + reading.run_all(bodies, given, tail)

@@ -116,23 +116,24 @@ class Outputs:
         commands = self._find_sources(indices)
         if not self._print_names(commands):
             return []
-        names: dict[str, None] = {}
-        if not all(map(_keeps_lines, (command for command in commands if command.sources))):
+        producers = [command for command in commands if not command.sources]
+        filters = [command for command in commands if command.sources]
+        if any(map(_prints_other_texts, producers)) or not all(map(_keeps_lines, filters)):
             return []
-        for command in commands:
-            if command.sources:
-                continue
-            wrapper = self._reading.reader.wrappers.find(command.program)
-            if any(word.startswith(_OTHER_TEXTS) for word in command.arguments):
-                return []
-            if wrapper is not None and wrapper.names:
-                names.update(dict.fromkeys(find_names_of(wrapper, command.arguments)))
-            elif files := self._find_file_names(command):
-                names.update(dict.fromkeys(files))
-            else:
-                operands = (word for word in command.arguments if word[:1] != "-")
-                names.update(dict.fromkeys((*operands, NAME)))
+        names: dict[str, None] = {}
+        for command in producers:
+            operands = [word for word in command.arguments if word[:1] != "-"]
+            names.update(dict.fromkeys(self._find_files(command) or (*operands, NAME)))
         return list(names)
+
+    def _find_files(self, command: SimpleCommand) -> list[str]:
+        """Return words for the files that a command names; none if it prints other names."""
+        wrapper = self._reading.reader.wrappers.find(command.program)
+        if wrapper is None or not wrapper.names:
+            return self._find_file_names(command)
+        if _prints_other_texts(command):
+            return [MANY]
+        return find_names_of(wrapper, command.arguments)
 
     def _find_file_names(self, command: SimpleCommand) -> list[str]:
         """Return words for the files whose names a command prints; none if it prints others."""
@@ -162,17 +163,9 @@ class Outputs:
 
     def prints_names_elsewhere(self, indices: Sequence[int]) -> bool:
         """Whether commands that name files name some that are not below the current folder."""
-        for command in self._find_sources(indices):
-            wrapper = self._reading.reader.wrappers.find(command.program)
-            if wrapper is not None and wrapper.names:
-                if any(word.startswith(_OTHER_TEXTS) for word in command.arguments):
-                    return True
-                files = find_names_of(wrapper, command.arguments)
-            else:
-                files = self._find_file_names(command)
-            if any(_ELSEWHERE.search(file) for file in files):
-                return True
-        return False
+        commands = self._find_sources(indices)
+        files = (file for command in commands for file in self._find_files(command))
+        return any(map(_ELSEWHERE.search, files))
 
     def _print_names(self, commands: list[SimpleCommand]) -> bool:
         names = self._reading.reader.names
@@ -228,6 +221,10 @@ def _has_word(arguments: Sequence[str], word: str) -> bool:
             if found and not set(before) & set(_VALUED):
                 return True
     return False
+
+
+def _prints_other_texts(command: SimpleCommand) -> bool:
+    return any(word.startswith(_OTHER_TEXTS) for word in command.arguments)
 
 
 def _keeps_lines(command: SimpleCommand) -> bool:

@@ -308,7 +308,7 @@ class Statements:
                 self.control.stop_on_failure()
         return indices
 
-    def run_condition(self, nodes: Sequence[Node], given: Input, tail: Tail) -> list[int]:
+    def run_tolerating_failure(self, nodes: Sequence[Node], given: Input, tail: Tail) -> list[int]:
         """Run statements that may fail without an end of the text, whatever `set -e` says."""
         ends_text, self.control.ends_text = self.control.ends_text, False
         indices = self.run_all(nodes, given, tail)
@@ -324,7 +324,7 @@ class Statements:
         kept, is_certain = self.variables.keep(), self.is_certain
         outer = self.control.leave_loops()
         self.is_certain = False
-        indices = self.run_condition(nodes, given, tail)
+        indices = self.run_tolerating_failure(nodes, given, tail)
         self.variables.restore(kept)
         self.is_certain = is_certain
         self.control.return_to(outer)

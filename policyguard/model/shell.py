@@ -23,7 +23,8 @@ class ShellBounds(PolicyStruct, frozen=True, kw_only=True):
     statements: int
     """How many statements, and parts of words, are read: those of a function at each call."""
     loop_values: int
-    """For how many values of a loop its body is read one by one."""
+    """For how many values of a loop its body is read one by one, and how many values are known of
+    a variable that may have one of several."""
     milliseconds: int
     """How long the parser may take for one text."""
     texts: int
@@ -234,6 +235,8 @@ class Shell(PolicyStruct, frozen=True, kw_only=True):
     `grep -l`."""
     variables: tuple[str, ...] = ()
     """Variables whose value is one word and no option, as HOME."""
+    name_variables: tuple[str, ...] = ()
+    """Variables whose value is one word without a slash, and no option, as USER."""
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     """What variables hold that a text does not assign."""
     command_variables: tuple[str, ...] = ()

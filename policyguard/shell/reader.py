@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from policyguard.model.shell import Shell
-from policyguard.shell.command_line import CommandLine, SimpleCommand
+from policyguard.shell.command_line import ANY, NAME, CommandLine, SimpleCommand
 from policyguard.shell.command_text import CommandText
 from policyguard.shell.kept_answers import keep_answers
 from policyguard.shell.lookup import Lookup
@@ -39,7 +39,9 @@ class ShellReader:
             name for name, program in facts.programs.items() if program.input
         )
         """Programs in whose input commands may stand."""
-        self.variables = frozenset(facts.variables)
+        self.variables = dict.fromkeys(facts.variables, ANY)
+        """What is known of variables that a text does not assign."""
+        self.variables.update(dict.fromkeys(facts.name_variables, NAME))
         self.environment = facts.environment
         self.neutral = frozenset(facts.neutral)
         self.setups = tuple(f"{command} " for command in facts.setups)

@@ -132,7 +132,7 @@ def find_paths_of(line: CommandLine, reader: ShellReader, chosen: Collection[int
     if chosen and all(
         own[index] and not any(map(_UNKNOWN_PLACE.search, own[index])) for index in chosen
     ):
-        involved = _with_sources(line, chosen)
+        involved = _with_sources(line, chosen, reader)
         own = [paths if index in involved else [] for index, paths in enumerate(own)]
     for index in chosen:
         if not (own[index] or _names_files_in_code(line, index)):
@@ -143,14 +143,17 @@ def find_paths_of(line: CommandLine, reader: ShellReader, chosen: Collection[int
             yield from _place(path, folders)
 
 
-def _with_sources(line: CommandLine, chosen: Collection[int]) -> set[int]:
+def _with_sources(line: CommandLine, chosen: Collection[int], reader: ShellReader) -> set[int]:
+    """Return the commands with those whose output they read; what xargs reads is their words."""
     involved: set[int] = set()
     pending = list(chosen)
     while pending:
         index = pending.pop()
         if index not in involved:
             involved.add(index)
-            pending += line.commands[index].sources
+            wrappers = map(reader.wrappers.find, line.commands[index].wrappers)
+            if not any(wrapper is not None and wrapper.appends for wrapper in wrappers):
+                pending += line.commands[index].sources
     return involved
 
 

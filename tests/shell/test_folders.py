@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from policyguard.shell.command_line import ANY, MANY, MARKS, NAME
 from policyguard.shell.reader import ShellReader
+from policyguard.shell.touched import find_paths_of, normalize
 from tests.examples import examples
 from tests.shell.shell_cases import shell_facts
 
@@ -225,13 +226,35 @@ def test_a_file_that_was_written_runs_from_another_folder(text: str) -> None:
     [
         "x=$PWD; cd /a && rm $x/b",
         "x=$PWD/b; cd /a && rm $x",
+        "x=$(pwd)/b; cd a/c && cd .. && rm $x",
+        "x=$PWD; cd /a && cd $x && rm b",
+        "x=$PWD; cd $Y; cd $x && rm b",
         "f() { cd /a && rm $1; }; f $PWD/b",
-        "x=($PWD/b); cd /a && rm ${x[0]}",
+        "x=($PWD/b); cd /a && rm ${x[@]}",
+        "x=$PWD/b; for i in 1 2; do cd /a && rm $x; done",
     ],
 )
-def test_a_path_from_a_folder_is_unknown_in_another(text: str) -> None:
-    line = ShellReader(shell_facts()).read(text)
-    assert all(MARKS[1] in "".join(one.arguments) for one in line.commands if one.program == "rm")
+def test_a_path_from_a_folder_stays_the_same_in_another(text: str) -> None:
+    assert _find_paths_of_rm(text) == ["b"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x=($PWD/b); cd /a && rm ${x[0]}",
+        "cd $Y; x=$PWD/b; cd /a && rm $x",
+        "a && cd b; x=$PWD; cd /a && rm $x",
+    ],
+)
+def test_a_path_from_an_unknown_folder_is_unknown_in_another(text: str) -> None:
+    assert f"/{NAME}" in _find_paths_of_rm(text)
+
+
+def _find_paths_of_rm(text: str) -> list[str]:
+    reader = ShellReader(shell_facts())
+    line = reader.read(text)
+    removing = [index for index, one in enumerate(line.commands) if one.program == "rm"]
+    return [*dict.fromkeys(map(normalize, find_paths_of(line, reader, removing)))]
 
 
 class Script:
@@ -260,7 +283,7 @@ class Script:
             root = self._root
             target = self._pick(
                 "a", "b", "..", "a/c", "none", "../a", f"{root}/other", f"{root}/none", "./b", "-",
-                "$D", '"$D"', "c", "$PWD/a", "",
+                "$D", '"$D"', "c", "$PWD/a", "", '"$E"', "$E/a",
             )  # fmt: skip
             return f"{self._pick('cd', 'cd', 'cd', 'pushd')} {target}"
         if kind < 0.85:
@@ -270,6 +293,8 @@ class Script:
             "continue", "break",
             "set -e", "set +e", "set -eu", "D=a", "D=none", "D=$PWD", "D=$PWD/a", "f", "g a",
             'D="${D%/*}"', 'D="${D##*/}"', 'D="${D#./}/b"', "read -r D <<< b",
+            "E=$PWD", "E=$(pwd)/a", "E=$D", 'E="$D/../b"', "read -r D E <<< 'a b'",
+            "IFS=: read D E <<< a/c:b", 'D="${E##*/}"',
         )  # fmt: skip
 
     def statement(self, depth: int) -> str:
@@ -289,6 +314,10 @@ class Script:
             f"if ! {self.simple()}; then {some}; elif {self.simple()}; then {more}; fi",
             f"for D in a b; do {some}; done",
             f"for D in a none ..; do {some}; done",
+            f"for D in a a/c none .. b c ./a; do {some}; done",
+            f"printf '%s\\n' a a/c b .. none a | while read -r D; do {some}; done",
+            f"while read D E; do {some}; done <<< $'a b\\n..\\nb a'",
+            f"until read -r D; do {some}; done <<< a",
             f"n=0; while [ $n -lt 3 ]; do n=$((n+1)); {some}; done",
             f"f() {{ {some}; }}",
             f"g() {{ cd $1 || return; {some}; }}",

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from policyguard.shell.command_line import ANY, MANY
-from policyguard.shell.folders import ANYWHERE, AT_START, Place, Position, be_at
+from policyguard.shell.folders import ANYWHERE, AT_START, Folders, Place, Position, be_at
 from policyguard.shell.script.assigned_names import (
     DECLARERS,
     READ_INTO,
@@ -32,6 +32,8 @@ from policyguard.shell.script.values import (
     append,
     is_known,
     is_long,
+    is_placed,
+    leave,
     without_patterns,
 )
 
@@ -84,6 +86,8 @@ class Bindings:
         self._losses = 0
         self.positional: Positional | None = None
         """`$0`, `$1` and so on, where they are known."""
+        self.lines_read: dict[str, tuple[str, ...]] = {}
+        """What each variable has of a line that was read last, if there was one."""
 
     def expect(self, text: str) -> None:
         """Note the names that `text` assigns anywhere: until then their values are unknown."""
@@ -98,13 +102,15 @@ class Bindings:
             self.position = position = be_at(position.settle())
         return position.passed
 
-    def leave_folder(self) -> None:
-        """Make unknown what may name something from where the shell was, as `$PWD/x` does."""
+    def leave(self, folders: Folders) -> None:
+        """Give what may name something from one of these folders, as `$PWD/x` does, other names."""
         if self._values:
-            self.forget([name for name, values in self._values.items() if _is_placed(values)])
+            for name, values in self._values.items():
+                if is_placed(values):
+                    self._set(name, [leave(value, folders) for value in values])
             self.forget([name for name in SET_BY_CD if name in self._values])
-        if self.positional is not None and _is_placed(self.positional):
-            self.positional = None
+        if self.positional is not None and is_placed(self.positional):
+            self.positional = [*leave(tuple(self.positional), folders)]
 
     def destabilize(self, names: Iterable[str]) -> None:
         """Make the values of these variables unknown, whatever is assigned later."""
@@ -240,10 +246,11 @@ class Bindings:
             return True
         if not kept.position.covers(self.position):
             return True
-        return any(
-            kept.values.get(name, UNKNOWN) != UNKNOWN or name not in self._expected
-            for name in self.find_changes(kept)
-        )
+        for name in self.find_changes(kept):
+            before = kept.values.get(name, UNKNOWN if name in self._expected else ())
+            if before != UNKNOWN and not {*before}.issuperset(self.list_values(name)):
+                return True
+        return False
 
     def move_positional(self, program: str, words: Sequence[str]) -> None:
         """Change `$1`, `$2` and so on as a program of `MOVERS` does."""
@@ -274,6 +281,11 @@ class Bindings:
     def replace_by_values(self, name: str, values: Values) -> None:
         """Give `name` one of these values, unless it is a constant."""
         self._set(name, values if self._replaces(name) else (*self.list_values(name), *values))
+
+    def replace_by_lines(self, name: str, lines: Sequence[str]) -> None:
+        """Give `name` one of these lines, or nothing behind the last one."""
+        self.replace_by_values(name, (*lines, ""))
+        self.lines_read[name] = tuple(lines)
 
     def list_values(self, name: str) -> Values:
         """Return what `name` may stand for."""
@@ -384,11 +396,3 @@ class Bindings:
         else:
             value = MANY
         self.replace(name, value)
-
-
-def _is_placed(words: Iterable[str | tuple[str, ...]]) -> bool:
-    """Whether some of these words, or of the lists among them, are paths from the folder."""
-    return any(
-        _is_placed(word) if isinstance(word, tuple) else word == "." or word[:2] == "./"
-        for word in words
-    )

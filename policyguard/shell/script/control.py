@@ -12,9 +12,9 @@ import msgspec
 from policyguard.shell.command_line import ANY, HERE, NAME, SimpleCommand
 from policyguard.shell.folders import (
     ANYWHERE,
+    AT_FIRST,
     AT_START,
     FOLDER_COMMANDS,
-    START,
     UNREACHED,
     Folders,
     Place,
@@ -101,7 +101,7 @@ class Control:
                 moved = ANYWHERE
             is_certain = program in FOLDER_COMMANDS and self._reading.wrapped.is_builtin(program)
             variables.position = Position(moved, here) if is_certain else be_at(here.join(moved))
-            variables.leave_folder()
+            variables.leave(here.folders)
             self._visited += moved.folders
         elif command.program == "enable":
             self._reading.wrapped.has_disabled = True
@@ -191,7 +191,7 @@ class Control:
         self._reading.variables.position = be_at(self._anywhere())
 
     def _anywhere(self) -> Place:
-        return START.join(Place(self._visited))
+        return AT_FIRST.join(Place(self._visited))
 
     def note_later(self, first: int, *, at_end: bool = False) -> None:
         """Note that the commands from an index on run at other times, perhaps at the end alone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from policyguard.shell.words import is_one_word
 if TYPE_CHECKING:
     from policyguard.shell.script.statements import Statements
 
+_READ = re.compile(r"(?:IFS=\S*[ \t]+)?read[ \t]")
 _BODIES = frozenset(("do_group", "compound_statement"))
 
 
@@ -33,21 +35,24 @@ def run_for(reading: Statements, node: Node, given: Input, tail: Tail) -> list[i
     variables = reading.variables
     kept, ends, indices = variables.keep(), list[Value](), list[int]()
     is_sure_to_run = bool(values) and all(map(is_one_word, values))
-    if not 0 < len(values) <= reading.bounds.loop_values or reading.loops >= 2:
-        variables.replace_by_one_of(name, values)
-        indices += run_again_and_again(reading, bodies, given, tail)
-        ends += variables.list_values(name)
-    else:
-        reading.loops += 1
-        for value in values:
-            variables.replace(name, value)
-            if is_one_word(value):
-                with reading.control.loop():
-                    indices += reading.run_all(bodies, given, tail)
-            else:
-                indices += run_again_and_again(reading, bodies, given, tail)
-            ends += variables.list_values(name)  # a loop may end before its last value
-        reading.loops -= 1
+    outer, bounds = reading.repeats, reading.bounds
+    is_known = 0 < len(values) * outer <= bounds.loop_values
+    rounds = [[value] for value in values] if is_known else [values]
+    reading.repeats *= len(rounds)
+    while rounds:
+        some, *rounds = rounds
+        before = len(reading.commands)
+        variables.replace_by_one_of(name, some)
+        if len(some) == 1 and is_one_word(some[0]):
+            with reading.control.loop():
+                indices += reading.run_all(bodies, given, tail)
+        else:
+            indices += run_again_and_again(reading, bodies, given, tail)
+        ends += variables.list_values(name)  # a loop may end before its last value
+        now = len(reading.commands)
+        if now + len(rounds) * (now - before) > bounds.commands:
+            rounds = [[value for each in rounds for value in each]]
+    reading.repeats = outer
     variables.join(kept)
     variables.add_values(name, ends if is_sure_to_run else [MANY], kept)
     return indices
@@ -71,6 +76,23 @@ def _run_body(reading: Statements, nodes: Sequence[Node], given: Input, tail: Ta
     """Run the condition of a loop, if there is one, and its body."""
     bodies = [node for node in nodes if node.type in _BODIES]
     conditions = [node for node in nodes if node.type not in _BODIES]
+    variables = reading.variables
+    variables.lines_read.clear()
     with reading.control.loop():
         indices = reading.run_tolerating_failure(conditions, given, tail)
-        return indices + reading.run_all(bodies, given, tail)
+        read = dict(variables.lines_read) if _reads_lines(reading, conditions) else {}
+        for name, lines in read.items():
+            variables.replace_by_values(name, lines)
+        indices += reading.run_all(bodies, given, tail)
+        for name in read:  # the loop ends where there are no more lines
+            variables.replace_by_values(name, (*variables.list_values(name), ""))
+        return indices
+
+
+def _reads_lines(reading: Statements, conditions: Sequence[Node]) -> bool:
+    """Whether a loop runs while `read` reads something."""
+    if len(conditions) != 1 or conditions[0].type != "command":
+        return False
+    loop = conditions[0].parent
+    is_while = loop is not None and loop.children[0].type == "while"
+    return is_while and _READ.match(reading.text(conditions[0])) is not None

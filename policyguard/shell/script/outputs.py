@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from policyguard.model.shell import Wrapper
 from policyguard.shell.command_line import ANY, GLOB, MANY, NAME, SimpleCommand
 from policyguard.shell.expansion import change
 from policyguard.shell.script.inputs import Input
+from policyguard.shell.script.lines_read import split_line
 from policyguard.shell.words import is_static
 
 if TYPE_CHECKING:
@@ -41,6 +43,15 @@ _ELSEWHERE = re.compile(rf"\A[/~]|(?:\A|/)\.\.(?:/|\Z)|[{ANY}{MANY}]")
 """A path that may lead out of the current folder."""
 _VALUED = "efmABCd"
 """Options of one letter behind which a value may stand."""
+_OPTIONS_OF_READ: tuple[list[str], ...] = (
+    [],
+    ["-r"],
+    ["-d", ""],
+    ["-r", "-d", ""],
+    ["-d", "", "-r"],
+    ["-rd", ""],
+)
+"""Options of `read` with which it reads lines, or all up to a null character."""
 _ESCAPED = {"n": "\n", "t": "\t", "\\": "\\"}
 
 
@@ -92,24 +103,46 @@ class Outputs:
             return self.inputs.get(index)
         return None
 
+    def substitute(self, indices: Sequence[int], *, is_cut: bool) -> str:
+        """Return what the output of the commands in `$(…)` may be.
+
+        `is_cut` says that it becomes words of its own.
+        """
+        known = self.static_output(indices)
+        if known is not None:
+            return known.rstrip("\n")
+        if not self._print_names(self._find_sources(indices)):
+            return MANY
+        if is_cut and (names := self.printed_names(indices)):
+            return "\n".join(names)
+        return ANY if self._prints_names_elsewhere(indices) else NAME
+
     def _assigns(self, name: str) -> bool:
         return any(name in command.variables for command in self._reading.commands)
 
     def find_lines_read(
         self, arguments: Sequence[str], given: Input
     ) -> Iterator[tuple[str, list[str]]]:
-        """Yield the variable of a `read -r` with the lines that it may have, if they are known."""
-        *options, name = arguments or ("",)
-        if not (name.isidentifier() and options in (["-r"], ["-r", "-d", ""], ["-rd", ""])):
+        """Yield each variable of a `read` with what it may have of a line, if that is known."""
+        options = [*takewhile(lambda word: word[:1] in ("-", ""), arguments)]
+        names = arguments[len(options) :] or ("REPLY",)
+        if options not in _OPTIONS_OF_READ or not all(map(str.isidentifier, names)):
             return
         if given.text is None:
-            lines = self.printed_names(given.sources)
-        elif len(options) > 1:
+            lines = self.printed_names(given.sources) if len(names) == 1 else []
+        elif "" in options:
             lines = [given.text.rstrip("\n")]
         else:
-            lines = given.text.splitlines()
-        if lines and all(line == line.strip() and line[-1:] != "/" for line in lines):
-            yield name, lines
+            lines = given.text.removesuffix("\n").split("\n")
+        if given.text is not None and "r" not in "".join(options) and "\\" in given.text:
+            return
+        separators = (
+            self._reading.variables.find_separators() if arguments[-1:] == names[-1:] else ""
+        )
+        rows = [split_line(line, separators, len(names)) for line in lines]
+        if rows and all(field[-1:] != "/" and field != MANY for row in rows for field in row):
+            for name, *fields in zip(names, *rows, strict=True):
+                yield name, fields
 
     def printed_names(self, indices: Sequence[int]) -> list[str]:
         """Return words for the names that the commands print; none if they print other texts."""
@@ -157,17 +190,14 @@ class Outputs:
             files += [f"./{NAME}"] if is_pattern else [word, f"{word.rstrip('/')}/{NAME}"]
         return files
 
-    def prints_names(self, indices: Sequence[int]) -> bool:
-        """Whether all that the commands print are names, so that none is an option."""
-        return self._print_names(self._find_sources(indices))
-
-    def prints_names_elsewhere(self, indices: Sequence[int]) -> bool:
+    def _prints_names_elsewhere(self, indices: Sequence[int]) -> bool:
         """Whether commands that name files name some that are not below the current folder."""
         commands = self._find_sources(indices)
         files = (file for command in commands for file in self._find_files(command))
         return any(map(_ELSEWHERE.search, files))
 
     def _print_names(self, commands: list[SimpleCommand]) -> bool:
+        """Whether all that the commands print are names, so that none is an option."""
         names = self._reading.reader.names
         return bool(commands) and all(
             command.program in names

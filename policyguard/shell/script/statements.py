@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from policyguard.shell.command_line import ANY, HERE, MANY, NAME, CommandLine, SimpleCommand
+from policyguard.shell.command_line import HERE, MANY, CommandLine, SimpleCommand
 from policyguard.shell.folders import may_move, needs_place
 from policyguard.shell.plain import has_control_characters
 from policyguard.shell.script.assigned_names import VARIABLE_NAME
@@ -71,18 +71,19 @@ class Statements:
         self.documents: list[HereDocument] = []
         self.source = b""
         self.is_certain = True
+        """Whether what is read now runs, in the shell that reads the text; in a function, whether
+        it runs in each call, up to a `return`."""
         self.is_list_piped = False
         """Whether a pipe goes to the first command of the list that is run next, and no other."""
         self.first_end: Kept | None = None
         """The variables behind the first command of the latest list."""
-        """Whether what is read now runs, in the shell that reads the text; in a function, whether
-        it runs in each call, up to a `return`."""
         self.standard_input = NOTHING
         """What the shell reads, since an `exec` has said so."""
         self.matches_hidden = False
         """Whether a star may stand for names that begin with a dot."""
         self._depth = 0
-        self.loops = 0
+        self.repeats = 1
+        """How often the body of a loop is read, for each value of it and of those around it."""
         self._statements = 0
         self._unread_chars = self.bounds.chars * self.bounds.depth
         self.functions = Functions(self)
@@ -383,15 +384,9 @@ class Statements:
         """Return the source of `node`."""
         return self.source[node.start_byte : node.end_byte].decode()
 
-    def run_substitution(self, node: Node, *, quoted: bool) -> str:
-        """Read the commands of `$(…)`; return what their output may be."""
+    def run_substitution(self, node: Node, *, is_cut: bool) -> str:
+        """Read the commands of `$(…)`; return what `Outputs.substitute` does."""
         self.enter()
         indices = self.run_apart(node.named_children, NOTHING)
         self.leave()
-        known = self.wrapped.outputs.static_output(indices)
-        if known is not None and len(indices) == 1:
-            return known.rstrip("\n")
-        outputs = self.wrapped.outputs
-        if not outputs.prints_names(indices):
-            return MANY
-        return ANY if outputs.prints_names_elsewhere(indices) else NAME
+        return self.wrapped.outputs.substitute(indices, is_cut=is_cut)

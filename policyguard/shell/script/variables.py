@@ -33,7 +33,7 @@ class Variables(Bindings):
 
     def __init__(
         self,
-        plain: frozenset[str],
+        plain: Mapping[str, str],
         max_values: int,
         *,
         folder: str = ".",
@@ -124,13 +124,13 @@ class Variables(Bindings):
     def read_changed(self, name: str, operation: str, *, quoted: bool) -> str:
         """Return what `${name` and an operation with its brace stand for, as a part of a word."""
         values: Sequence[Value] | None = self._values.get(name)
-        if name == "_" or name in _NUMBERS or self._is_never_known(name):
+        if name in ("_", "IFS") or name in _NUMBERS or self._is_never_known(name):
             return MANY
         if _is_positional(name):
             values = self._choose(name)
-        if values is None and self._read_unassigned(name, quoted=quoted) == ANY:
-            return change(ANY, operation)
-        if values is None or len(values) != 1 or not isinstance(values[0], str):
+        if values is None:
+            return change(self._read_unassigned(name, quoted=quoted), operation)
+        if len(values) != 1 or not isinstance(values[0], str):
             return MANY
         changed = change(values[0], operation)
         return changed if changed == MANY else self._expand(changed, quoted=quoted)
@@ -161,6 +161,12 @@ class Variables(Bindings):
     @property
     def _has_own_separators(self) -> bool:
         return "IFS" in self._expected or "IFS" in self._values or "IFS" in self._unstable
+
+    def find_separators(self) -> str:
+        """Return the characters that separate the fields of a line; `MANY` if they are unknown."""
+        known = self._values.get("IFS", (MANY,)) if self._has_own_separators else (" \t\n",)
+        is_known = len(known) == 1 and isinstance(known[0], str) and "IFS" not in self._unstable
+        return known[0] if is_known and isinstance(known[0], str) else MANY
 
     def _separates_no_letters(self) -> bool:
         return not any(
@@ -212,7 +218,7 @@ class Variables(Bindings):
         if name == "PWD":
             return self.folder
         if name in self._plain:
-            return ANY
+            return self._plain[name]
         if quoted and not _is_positional(name):
             return ANY
         return MANY

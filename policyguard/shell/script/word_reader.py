@@ -62,7 +62,8 @@ def read_raw(reading: Statements, node: Node, *, quoted: bool) -> str:
     if kind in ("simple_expansion", "expansion"):
         return _read_variable(reading, node, quoted=quoted)
     if kind == "command_substitution":
-        value = reading.run_substitution(node, quoted=quoted)
+        is_part = quoted or (node.parent is not None and node.parent.type == "concatenation")
+        value = reading.run_substitution(node, is_cut=not is_part)
         if quoted:  # names that were found, which are no pattern any more
             return protect(_WHOLE_NAMES.sub(NAME, value).replace(GLOB, ANY))
         return re.sub(r"\s+", BREAK, protect(re.sub(r"[*?]", GLOB, value)))

@@ -157,7 +157,7 @@ class Wrapped:
             is_plain = not (reading.functions.is_running or reading.standard_input)
             if path == "read" and given and is_plain and self.is_builtin(path):
                 for name, lines in self.outputs.find_lines_read(arguments, given):
-                    reading.variables.replace_by_values(name, (*lines, ""))
+                    reading.variables.replace_by_lines(name, lines)
         elif program in KEYWORDS:
             self._run_keyword(program, arguments)
         known = self._programs.find(program)

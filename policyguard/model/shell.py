@@ -174,8 +174,9 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     -u origin HEAD:main`."""
     scheme: str = "http"
     """The scheme of a host that stands without one."""
-    saves: bool = False
-    """Whether it saves what it downloads under the last part of the address."""
+    saves: bool | tuple[str, ...] = False
+    """Whether it saves what it downloads under the last part of the address; a tuple holds the
+    options with which it does, as `-O` of curl."""
     saves_in: tuple[str, ...] = ()
     """Options whose value is the folder for that."""
     read_only: bool | tuple[str, ...] = False

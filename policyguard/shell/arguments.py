@@ -31,7 +31,9 @@ class Arguments(msgspec.Struct, frozen=True):
     operands: tuple[str, ...]
     doubtful: frozenset[int]
     has_more: bool
-    """Whether unknown words may add options or operands."""
+    """Whether unknown words may add operands."""
+    has_more_options: bool
+    """Whether unknown words may add options: none behind `--` does."""
     options_before: tuple[int, ...]
     """For each operand, how many options stand before it."""
 
@@ -42,7 +44,7 @@ def read_arguments(words: Sequence[str], program: Program) -> Arguments:
     operands: list[str] = []
     before: list[int] = []
     doubtful: set[int] = set()
-    has_more = False
+    has_more = has_more_options = False
     may_be_value = False
     index, ended = 0, False
     while index < len(words):
@@ -51,7 +53,8 @@ def read_arguments(words: Sequence[str], program: Program) -> Arguments:
         if ended or word[:1] != "-" or word == "-":
             if may_be_value:
                 doubtful.add(len(operands))
-            has_more = has_more or MANY in word
+            if MANY in word:
+                has_more, has_more_options = True, has_more_options or not ended
             before.append(len(options))
             operands.append(word)
             if word[:1] == ANY and word.lstrip(ANY)[:1] == "-":  # what is not known may be empty
@@ -65,10 +68,18 @@ def read_arguments(words: Sequence[str], program: Program) -> Arguments:
             options.append(option)
             index += taken
             may_be_value = not (program.values or taken or option.takes_value)
-            has_more = has_more or (MANY in word and "=" not in word)
+            if MANY in word and "=" not in word:
+                has_more = has_more_options = True
             if may_be_value and following is not None:
                 options[-1] = Option(word, following, takes_value=False)
-    return Arguments(tuple(options), tuple(operands), frozenset(doubtful), has_more, tuple(before))
+    return Arguments(
+        tuple(options),
+        tuple(operands),
+        frozenset(doubtful),
+        has_more,
+        has_more_options,
+        tuple(before),
+    )
 
 
 def _read_option(word: str, behind: Sequence[str], program: Program) -> tuple[Option, int]:

@@ -45,7 +45,7 @@ def find_written(command: SimpleCommand, program: Program, arguments: Arguments)
             for word in arguments.operands:
                 if word.startswith(kind):
                     yield normalize(word[len(kind) :])
-    if program.saves and not any(item.text in program.writes for item in arguments.options):
+    if _saves(program, arguments):
         folder = next(find_values(program.saves_in, arguments), "")
         for word in arguments.operands:
             name = word.partition("?")[0].rpartition("/")[2]
@@ -63,6 +63,16 @@ def find_changed(command: SimpleCommand, program: Program, arguments: Arguments)
     yield from find_written(command, program, arguments)
     if any(_is_flag(kind, option.text) for kind in program.edits for option in arguments.options):
         yield from find_read(command, program, arguments)
+
+
+def _saves(program: Program, arguments: Arguments) -> bool:
+    """Whether a command may save what it downloads under a name from the address."""
+    options = [item.text for item in arguments.options]
+    if not isinstance(program.saves, bool):
+        return arguments.has_more_options or any(
+            _is_flag(flag, option) for flag in program.saves for option in options
+        )
+    return program.saves and not any(option in program.writes for option in options)
 
 
 def _is_flag(flag: str, text: str) -> bool:

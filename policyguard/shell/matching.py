@@ -81,7 +81,7 @@ def _find_spellings(flags: Sequence[Flag], same: Same) -> list[Flag]:
 
 
 def _may_have_one(flags: Sequence[Flag], read: ReadCommand) -> bool:
-    return read.arguments.has_more or any(_has(flag, read, certain=False) for flag in flags)
+    return read.arguments.has_more_options or any(_has(flag, read, certain=False) for flag in flags)
 
 
 def _has(flag: Flag, read: ReadCommand, *, certain: bool) -> bool:

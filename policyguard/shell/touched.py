@@ -68,6 +68,11 @@ class _Command:
         )
         """Whether it runs a program that is a command of its own, as `python -m pytest` does."""
 
+    @property
+    def changes_what_it_finds(self) -> bool:
+        """Whether it is a search with an action, such as `find -name x -delete`."""
+        return any(word in self.program.changes for word in self.simple.arguments)
+
 
 def find_paths(line: CommandLine, reader: ShellReader) -> Iterator[str]:
     """Yield the paths that the commands of a text name: words and targets of redirections.
@@ -201,8 +206,8 @@ def _find_named(command: _Command, reader: ShellReader) -> Iterator[str]:
             yield from _name_unknown(word)
     yield from _find_wrapper_values(simple, reader)
     if wrapper is not None and wrapper.names:
-        if any(word in command.program.changes for word in simple.arguments):
-            yield from find_names_of(wrapper, simple.arguments)  # `find -name x -delete`
+        if command.changes_what_it_finds:
+            yield from find_names_of(wrapper, simple.arguments)
     elif operands:
         for option in command.arguments.options:
             value = option.value
@@ -251,6 +256,8 @@ def _own_operands(command: _Command, reader: ShellReader) -> Sequence[str]:
     if wrapper.text and not (wrapper.script or wrapper.starts_shell or wrapper.joins):
         return drop_script(program, arguments)[: wrapper.operands]
     if wrapper.after:
+        if wrapper.names and command.changes_what_it_finds:
+            return ()
         return tuple(takewhile(lambda word: word[:1] not in "-(!", simple.arguments))
     if (wrapper.script or wrapper.sources) and not any(
         option.text in wrapper.text or option.text[-1:] == "c" for option in arguments.options

@@ -28,7 +28,8 @@ _RESOLVING = frozenset((("realpath",), ("readlink", "-f"), ("readlink", "-e")))
 _BEFORE_FOLDERS = frozenset(("-H", "-L", "-P", "--"))
 """Options of find that stand before its folders."""
 _NEGATING = frozenset(("!", "-not"))
-_ALTERNATIVES = frozenset(("-o", "-or", ",", "(", "\\("))
+_ALTERNATIVES = frozenset(("-o", "-or"))
+_GROUPS = frozenset(("(", "\\("))
 _OTHER_TEXTS = ("-printf", "-fprintf", "-files0-from", "--format")
 """Options with which something else is printed than names below the folders."""
 _FILTERS = {
@@ -283,6 +284,23 @@ def _unescape(text: str) -> str | None:
     return _ESCAPE.sub(lambda match: _ESCAPED[match[1]], text)
 
 
+def _find_patterns(wrapper: Wrapper, words: Sequence[str]) -> list[str]:
+    """Return the patterns one of which a name has that find comes upon; none if it may be any."""
+    patterns: list[str] = []
+    is_named = False
+    for before, word, value in zip(["", *words], words, [*words[1:], ""], strict=False):
+        if word in wrapper.names and before not in _NEGATING:
+            patterns.append(value.replace("*", GLOB).replace("?", GLOB))
+            is_named = True
+        elif word == "," or (word in _NEGATING and value in _GROUPS):
+            return []
+        elif word in _ALTERNATIVES:
+            if not is_named:
+                return []
+            is_named = False
+    return patterns if is_named else []
+
+
 def find_names_of(wrapper: Wrapper, arguments: Sequence[str]) -> list[str]:
     """Return words for the names that a program like find comes upon."""
     words = list(arguments)
@@ -293,12 +311,9 @@ def find_names_of(wrapper: Wrapper, arguments: Sequence[str]) -> list[str]:
         if word[:1] in "-(!":
             break
         starts.append(word)
-    patterns = [
-        value.replace("*", GLOB).replace("?", GLOB)
-        for before, option, value in zip(["", *words], words, words[1:], strict=False)
-        if option in wrapper.names and before not in _NEGATING
-    ]
-    if not _ALTERNATIVES.isdisjoint(words):
-        patterns = []
-    ends = [end for name in patterns for end in (name, f"{NAME}/{name}")] or [NAME]
-    return [f"{start.rstrip('/')}/{end}" for start in starts or ["."] for end in ends]
+    patterns = _find_patterns(wrapper, words)
+    starts = starts or ["."]
+    if not patterns:
+        return [*starts, *(f"{start.rstrip('/')}/{NAME}" for start in starts)]
+    ends = [end for name in patterns for end in (name, f"{NAME}/{name}")]
+    return [f"{start.rstrip('/')}/{end}" for start in starts for end in ends]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _SIMPLE_REDIRECT = re.compile(
     r"\d?[<>]&-|[012]?>&[012]|[012&]?>>?[ \t]*([\w./-]*[A-Za-z./_][\w./-]*)", re.ASCII
 )
+_NETWORK_FILES = ("/dev/tcp/", "/dev/udp/")
 REDIRECTS = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
 WITH_LAST = frozenset(("pipeline", "list"))
 """What a redirection behind belongs to the last command of."""
@@ -81,8 +82,7 @@ class Redirections:
         redirects: tuple[Redirect, ...] = (Redirect("<" not in operator, word),)
         if operator == "<>":
             redirects += (Redirect(True, word),)
-        read = self._files.read(word) or UNKNOWN_FILE if operator == "<" else NOTHING
-        return Tail(redirects, more.words), read, []
+        return Tail(redirects, more.words), self._read_file(operator, word), []
 
     def run(self, node: Node, given: Input, tail: Tail) -> list[int]:
         """Run a statement with its redirections, or the body of a function with those of that."""
@@ -115,6 +115,13 @@ class Redirections:
         for output in outputs:
             given = Input(tuple(indices), reading.wrapped.outputs.static_output(indices))
             reading.run_apart(output.named_children, given)
+
+    def _read_file(self, operator: str, path: str) -> Input:
+        if operator not in ("<", "<>"):
+            return NOTHING
+        if path.startswith(_NETWORK_FILES):
+            return Input((), MANY)
+        return self._files.read(path) or UNKNOWN_FILE if operator == "<" else NOTHING
 
     def _read_document(self, word: str) -> Input:
         reading = self._reading

@@ -36,7 +36,8 @@ def _read_script(
     if options.wrapper.sources and file is None:
         return []
     if file is not None and not file.startswith(_INPUT_FILES):
-        wrapped.ignore_input(index, given)
+        if MANY not in file:  # else it may be `-c` and a text, as of xargs
+            wrapped.ignore_input(index, given)
         indices = run_file(wrapped, wrapped.files.read(file), given)
         if indices is not None:
             return indices

@@ -207,7 +207,7 @@ def _find_named(command: _Command, reader: ShellReader) -> Iterator[str]:
     yield from _find_wrapper_values(simple, reader)
     if wrapper is not None and wrapper.names:
         if command.changes_what_it_finds:
-            yield from find_names_of(wrapper, simple.arguments)
+            yield from find_names_of(wrapper, simple.arguments, command.program.changes)
     elif operands:
         for option in command.arguments.options:
             value = option.value

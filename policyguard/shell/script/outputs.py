@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -301,8 +301,13 @@ def _find_patterns(wrapper: Wrapper, words: Sequence[str]) -> list[str]:
     return patterns if is_named else []
 
 
-def find_names_of(wrapper: Wrapper, arguments: Sequence[str]) -> list[str]:
-    """Return words for the names that a program like find comes upon."""
+def find_names_of(
+    wrapper: Wrapper, arguments: Sequence[str], actions: Collection[str] = ()
+) -> list[str]:
+    """Return words for the names that a program like find comes upon.
+
+    A pattern behind one of `actions`, or behind `-exec`, is asked for when that has been done.
+    """
     words = list(arguments)
     while words and (words[0] in _BEFORE_FOLDERS or words[0][:2] in ("-O", "-D")):
         del words[: 2 if words[0] == "-D" else 1]
@@ -311,6 +316,8 @@ def find_names_of(wrapper: Wrapper, arguments: Sequence[str]) -> list[str]:
         if word[:1] in "-(!":
             break
         starts.append(word)
+    if _ALTERNATIVES.isdisjoint(words):
+        words = [*takewhile(lambda word: word not in wrapper.after and word not in actions, words)]
     patterns = _find_patterns(wrapper, words)
     starts = starts or ["."]
     if not patterns:

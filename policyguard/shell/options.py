@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import msgspec
 
 from policyguard.model.shell import CodeRunner, Wrapper
-from policyguard.shell.words import is_static
 
 
 class WrapperOptions:
@@ -20,7 +19,8 @@ class WrapperOptions:
         """Files of commands that options name."""
         self.folder = ""
         """The folder in which the command runs; empty: that of the wrapper itself."""
-        self._mounts: list[str] = []
+        self.mounts: list[str] = []
+        """Folders that have another name where the command runs, as they are given."""
         self.leaves = wrapper.unknown_folder is True
         """Whether the command runs in a folder that is not known."""
         self.program = ""
@@ -67,16 +67,12 @@ class WrapperOptions:
         return operands if operands >= 0 else index
 
     def find_folder(self) -> str:
-        """Return the folder in which the command runs, by its name outside if it is mounted."""
-        mounts = sorted(map(_read_mount, self._mounts), key=lambda mount: -len(mount[1]))
-        is_alone = len({target for _, target in mounts if target.startswith(self.folder)}) < 2
-        for source, target in mounts:
-            if not is_static(target):
-                break
-            if _is_within(self.folder, target):
-                is_folder = source[:1] in (".", "/", "~") and is_alone
-                return source + self.folder[len(target) :] if is_folder else self.folder
-        return "" if self.wrapper.elsewhere and self.folder[:1] != "/" else self.folder
+        """Return the folder in which the command runs, by its name there."""
+        folder = self.folder
+        if not self.wrapper.elsewhere or folder[:1] == "/":
+            return folder
+        same = f"{folder}:{folder}"  # `-v "$PWD:$PWD"` has one name inside and outside
+        return folder if any(f"{mount}:".startswith(f"{same}:") for mount in self.mounts) else ""
 
     def read_before(self, words: Sequence[str]) -> None:
         """Read the options that stand before a subcommand."""
@@ -93,7 +89,7 @@ class WrapperOptions:
             name == one or (word.startswith(one) and len(one) == 2) for one in wrapper.whole
         )
         if name in wrapper.mounts:
-            self._mounts.append(value if equals else "".join(following))
+            self.mounts.append(value if equals else "".join(following))
             return not equals
         if word in wrapper.folder:
             self.folder = "".join(following)
@@ -130,7 +126,7 @@ class WrapperOptions:
                 self.placeholder = rest
                 return 0 if rest else self._place(flag, following)
             elif flag in wrapper.mounts:
-                self._mounts.append(rest or "".join(following))
+                self.mounts.append(rest or "".join(following))
                 return 0 if rest else 1
             elif flag in wrapper.folder:
                 self.folder = rest or "".join(following)
@@ -157,25 +153,6 @@ class WrapperOptions:
         self.placeholder = "".join(following) or "{}"
         self._may_be_program = name in self.wrapper.attached and bool(following)
         return 1
-
-
-def _read_mount(text: str) -> tuple[str, str]:
-    """Return the folder outside and its name inside: `./a:/b:ro`, or `type=bind,src=./a,dst=/b`.
-
-    Without a slash or a dot, `a` is a volume.
-    """
-    if "=" not in text.partition(":")[0]:
-        source, _, rest = text.partition(":")
-        return source, rest.partition(":")[0].rstrip("/")
-    keys = dict(pair.partition("=")[::2] for pair in text.split(","))
-    source = keys.get("source") or keys.get("src") or ""
-    target = keys.get("target") or keys.get("dst") or keys.get("destination") or ""
-    return source if keys.get("type") == "bind" else "", target.rstrip("/")
-
-
-def _is_within(folder: str, place: str) -> bool:
-    inner = folder.removeprefix(place) if place and folder.startswith(place) else None
-    return inner is not None and inner[:1] in ("", "/") and ".." not in inner and is_static(inner)
 
 
 def leaves_folder(known: bool | Sequence[str], words: Sequence[str]) -> bool:

@@ -14,7 +14,9 @@ from policyguard.model.shell import Wrapper
 from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME
 from policyguard.shell.expansion import change
 from policyguard.shell.folders import ABROAD
+from policyguard.shell.options import WrapperOptions
 from policyguard.shell.script.bindings import Bindings, Kept
+from policyguard.shell.script.mounts import rename_mounted
 from policyguard.shell.script.positional import Positional, choose
 from policyguard.shell.script.values import WHITE, Value
 from policyguard.shell.words import BREAK, EMPTY, is_static, protect
@@ -246,10 +248,14 @@ def enter_wrapper(reading: Statements, wrapper: Wrapper, index: int) -> Iterator
         )
         reading.variables.process = -1
         reading.variables.position = outer.position
+        first = len(reading.commands)
         try:
             yield
         finally:
             reading.variables = outer
+            if wrapper.mounts:
+                mounts = _find_mounts(reading, index)
+                rename_mounted(reading.commands, first, mounts, reading.commands[index].folders)
     elif wrapper.same_shell:
         position = outer.position
         yield
@@ -258,6 +264,17 @@ def enter_wrapper(reading: Statements, wrapper: Wrapper, index: int) -> Iterator
     else:
         with outer.in_process(reading.commands[index].variables, is_clean=wrapper.clears):
             yield
+
+
+def _find_mounts(reading: Statements, index: int) -> list[str]:
+    """Return the options of a command that give folders other names."""
+    command = reading.commands[index]
+    _, wrapper, words = reading.reader.wrappers.find_for(command.program, command.arguments)
+    if wrapper is None:
+        return []
+    options = WrapperOptions(wrapper)
+    options.read(words)
+    return options.mounts
 
 
 def _is_positional(name: str) -> bool:

@@ -11,8 +11,8 @@ from policyguard.shell.kept_answers import keep_answers
 from policyguard.shell.lookup import Lookup
 from policyguard.shell.option_texts import OptionTexts, compile_pattern
 from policyguard.shell.plain import KEYWORDS, PlainCommand, split_plain
-from policyguard.shell.script.assigned_names import ASSIGNING
 from policyguard.shell.script.evaluated import EVALUATING, find_evaluated
+from policyguard.shell.script.variables.assigned_names import ASSIGNING
 from policyguard.shell.words import is_static
 
 _CHANGING = ASSIGNING | KEYWORDS

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policyguard.shell.command_line import MANY
-from policyguard.shell.script.lines_read import split_line
+from policyguard.shell.script.variables.lines_read import split_line
 from tests.examples import examples
 
 BASH = shutil.which("bash")

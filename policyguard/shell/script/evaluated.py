@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from policyguard.engines.lazy_pattern import lazy_pattern
-from policyguard.shell.script.assigned_names import DECLARERS, READERS
 from policyguard.shell.script.inputs import NOTHING
+from policyguard.shell.script.variables.assigned_names import DECLARERS, READERS
 
 if TYPE_CHECKING:
     from policyguard.shell.script.wrapped import Wrapped

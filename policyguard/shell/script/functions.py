@@ -18,9 +18,9 @@ import msgspec
 from policyguard.shell.command_line import MANY, MARKS, SimpleCommand
 from policyguard.shell.folders import may_move
 from policyguard.shell.plain import RESERVED
-from policyguard.shell.script.bindings import Kept
 from policyguard.shell.script.inputs import Input, Tail
 from policyguard.shell.script.rewriting import HereDocument
+from policyguard.shell.script.variables.bindings import Kept
 from policyguard.shell.words import is_static
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from policyguard.shell.command_line import MANY
 from policyguard.shell.script.inputs import Input, Tail
 from policyguard.shell.script.syntax_tree import EXPRESSIONS, Node
-from policyguard.shell.script.values import Value
+from policyguard.shell.script.variables.values import Value
 from policyguard.shell.words import is_one_word
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from policyguard.model.shell import Wrapper
 from policyguard.shell.command_line import ANY, GLOB, MANY, NAME, SimpleCommand
 from policyguard.shell.expansion import change
 from policyguard.shell.script.inputs import Input
-from policyguard.shell.script.lines_read import split_line
+from policyguard.shell.script.variables.lines_read import split_line
 from policyguard.shell.words import is_static
 
 if TYPE_CHECKING:

@@ -11,9 +11,6 @@ import msgspec
 from policyguard.shell.command_line import HERE, MANY, CommandLine, SimpleCommand
 from policyguard.shell.folders import may_move, needs_place
 from policyguard.shell.plain import has_control_characters
-from policyguard.shell.script.assigned_names import VARIABLE_NAME
-from policyguard.shell.script.assignments import assign, run_declaration
-from policyguard.shell.script.bindings import Kept
 from policyguard.shell.script.branches import run_case, run_if
 from policyguard.shell.script.control import Control
 from policyguard.shell.script.evaluated import has_command, run_evaluated
@@ -24,7 +21,10 @@ from policyguard.shell.script.loops import run_again_and_again, run_for
 from policyguard.shell.script.redirections import REDIRECTS, WITH_LAST, Redirections
 from policyguard.shell.script.rewriting import HereDocument, lift
 from policyguard.shell.script.syntax_tree import DECLARATIONS, EXPRESSIONS, Node, is_simple, parse
-from policyguard.shell.script.variables import Variables
+from policyguard.shell.script.variables.assigned_names import VARIABLE_NAME
+from policyguard.shell.script.variables.assignments import assign, run_declaration
+from policyguard.shell.script.variables.bindings import Kept
+from policyguard.shell.script.variables.variables import Variables
 from policyguard.shell.script.word_reader import EXPANSIONS, read_raw
 from policyguard.shell.script.wrapped import Wrapped
 from policyguard.shell.script.written_files import PROCESS_FILE

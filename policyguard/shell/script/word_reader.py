@@ -21,7 +21,7 @@ from policyguard.shell.words import (
 if TYPE_CHECKING:
     from policyguard.shell.script.statements import Statements
     from policyguard.shell.script.syntax_tree import Node
-    from policyguard.shell.script.variables import Variables
+    from policyguard.shell.script.variables.variables import Variables
 
 _PLAIN = frozenset(("string_content", "word", "number"))
 _NAME = re.compile(r"\$\{?([A-Za-z_]\w*|[0-9]+|[@*#?$!-])\}?")

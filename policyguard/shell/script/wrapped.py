@@ -24,7 +24,6 @@ from policyguard.shell.folders import ABROAD
 from policyguard.shell.option_texts import hides_command
 from policyguard.shell.options import WrapperOptions, leaves_folder
 from policyguard.shell.plain import KEYWORDS
-from policyguard.shell.script.assigned_names import ASSIGNING
 from policyguard.shell.script.code_reader import CodeReader
 from policyguard.shell.script.control import CONTROLLING
 from policyguard.shell.script.evaluated import (
@@ -37,10 +36,11 @@ from policyguard.shell.script.inputs import Input
 from policyguard.shell.script.named_files import add_input, run_on_found
 from policyguard.shell.script.outputs import Outputs
 from policyguard.shell.script.placeholders import find_unknown_end, write_marks
-from policyguard.shell.script.positional import MOVERS
 from policyguard.shell.script.script_files import run_file, run_script
 from policyguard.shell.script.setups import only_sets_up
-from policyguard.shell.script.variables import enter_wrapper
+from policyguard.shell.script.variables.assigned_names import ASSIGNING
+from policyguard.shell.script.variables.positional import MOVERS
+from policyguard.shell.script.variables.variables import enter_wrapper
 from policyguard.shell.script.written_files import WrittenFiles
 from policyguard.shell.words import is_one_word, is_static
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.shell.command_line import MARKS
-from policyguard.shell.script.positional import MOVERS
+from policyguard.shell.script.variables.positional import MOVERS
 
 READERS = frozenset(("read", "mapfile", "readarray", "getopts"))
 """Programs that assign to the variables that they name."""

@@ -15,10 +15,10 @@ from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME
 from policyguard.shell.expansion import change
 from policyguard.shell.folders import ABROAD
 from policyguard.shell.options import WrapperOptions
-from policyguard.shell.script.bindings import Bindings, Kept
 from policyguard.shell.script.mounts import rename_mounted
-from policyguard.shell.script.positional import Positional, choose
-from policyguard.shell.script.values import WHITE, Value
+from policyguard.shell.script.variables.bindings import Bindings, Kept
+from policyguard.shell.script.variables.positional import Positional, choose
+from policyguard.shell.script.variables.values import WHITE, Value
 from policyguard.shell.words import BREAK, EMPTY, is_static, protect
 
 if TYPE_CHECKING:

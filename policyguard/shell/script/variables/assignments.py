@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from policyguard.shell.command_line import MANY, SimpleCommand
-from policyguard.shell.script.assigned_names import UNKNOWN_NAME, VARIABLE_NAME
 from policyguard.shell.script.evaluated import find_evaluated, run_evaluated
 from policyguard.shell.script.inputs import Tail
-from policyguard.shell.script.values import UNKNOWN, Value
+from policyguard.shell.script.variables.assigned_names import UNKNOWN_NAME, VARIABLE_NAME
+from policyguard.shell.script.variables.values import UNKNOWN, Value
 from policyguard.shell.script.word_reader import read_raw, read_uncut
 from policyguard.shell.words import join
 

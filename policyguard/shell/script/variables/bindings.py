@@ -9,7 +9,7 @@ import msgspec
 
 from policyguard.shell.command_line import ANY, MANY
 from policyguard.shell.folders import ANYWHERE, AT_START, Folders, Place, Position, be_at
-from policyguard.shell.script.assigned_names import (
+from policyguard.shell.script.variables.assigned_names import (
     DECLARERS,
     READ_INTO,
     READERS,
@@ -22,8 +22,8 @@ from policyguard.shell.script.assigned_names import (
     find_bare,
     find_counted,
 )
-from policyguard.shell.script.positional import Positional, move
-from policyguard.shell.script.values import (
+from policyguard.shell.script.variables.positional import Positional, move
+from policyguard.shell.script.variables.values import (
     UNKNOWN,
     WHITE,
     Declared,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from policyguard.model.shell import Wrapper
-from policyguard.shell.command_line import MANY, SimpleCommand
+from policyguard.shell.command_line import ANY, MANY, SimpleCommand
 from policyguard.shell.folders import ABROAD
 from policyguard.shell.options import WrapperOptions, leaves_folder
 from policyguard.shell.script.inputs import Input
@@ -45,9 +45,7 @@ def run_on_found(
     command: SimpleCommand,
 ) -> list[int]:
     """Run what stands behind words such as `-exec`; return who writes to its output."""
-    reading = wrapped.reading
-    names, around = find_names_of(wrapper, arguments), (*command.wrappers, command.program)
-    outer = reading.variables.position
+    names = find_names_of(wrapper, arguments)
     indices: list[int] = []
     end = 0
     for start, word in enumerate(arguments):
@@ -56,14 +54,40 @@ def run_on_found(
         end = start + 1
         while end < len(arguments) and arguments[end] not in (";", "+"):
             end += 1
-        rest = [each for one in arguments[start + 1 : end] for each in put_in(one, "{}", names)]
-        reading.variables.position = outer
-        if wrapper.elsewhere:
-            reading.control.leave(ABROAD)
-        elif leaves_folder(wrapper.unknown_folder, (word,)):
-            reading.control.leave()
-        if wrapper.joins:
-            indices += wrapped.run_text(" ".join(rest), given)
-        elif rest:
-            indices += wrapped.add(rest, given, command.redirects, (), around)
+        is_apart = not wrapper.elsewhere and leaves_folder(wrapper.unknown_folder, (word,))
+        for some in [[name] for name in names] if is_apart and wrapper.names else [names]:
+            words = arguments[start + 1 : end]
+            indices += _run_on(wrapped, wrapper, words, some, given, command, is_apart=is_apart)
+    return indices
+
+
+def _run_on(
+    wrapped: Wrapped,
+    wrapper: Wrapper,
+    words: list[str],
+    names: list[str],
+    given: Input,
+    command: SimpleCommand,
+    *,
+    is_apart: bool,
+) -> list[int]:
+    """Run `words` with names for `{}`; if `is_apart`, in the folder of the only name there is."""
+    reading = wrapped.reading
+    outer = reading.variables.position
+    if wrapper.elsewhere:
+        reading.control.leave(ABROAD)
+    elif is_apart and (not wrapper.names or ANY in names[0] or MANY in names[0]):
+        reading.control.leave()
+    elif is_apart:
+        folder, slash, name = names[0].rpartition("/")
+        reading.control.leave(outer.passed.move("cd", (folder or slash or ".",)))
+        names = [f"./{name}"]
+    rest = [each for one in words for each in put_in(one, "{}", names)]
+    indices: list[int] = []
+    if wrapper.joins:
+        indices = wrapped.run_text(" ".join(rest), given)
+    elif rest:
+        around = (*command.wrappers, command.program)
+        indices = wrapped.add(rest, given, command.redirects, (), around)
+    reading.variables.position = outer
     return indices

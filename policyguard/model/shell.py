@@ -159,6 +159,11 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     option before), or a prefix (`of=`)."""
     edits: tuple[str, ...] = ()
     """Options with which it writes the files that it reads, as `-i` of sed."""
+    keeps_lines: tuple[str, ...] = ()
+    """Options with which it prints some of the lines that it reads, as `-v` of grep; a number is
+    one, too."""
+    prints_others: tuple[str, ...] = ()
+    """Options with which it prints something else than names, as `-printf` of find."""
     prints: bool = False
     """Whether its words are only printed, as those of echo: they name no files."""
     connects: Literal["operands", "first", "remotes"] | None = None

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import takewhile
+from string import digits
 from typing import TYPE_CHECKING
 
-from policyguard.model.shell import Wrapper
+from policyguard.model.shell import Program, Wrapper
+from policyguard.shell.arguments import UNKNOWN_PROGRAM, read_arguments
 from policyguard.shell.command_line import ANY, GLOB, MANY, NAME, SimpleCommand
 from policyguard.shell.expansion import change
+from policyguard.shell.files import drop_script
 from policyguard.shell.script.inputs import Input
 from policyguard.shell.script.variables.lines_read import split_line
 from policyguard.shell.words import is_static
@@ -30,20 +33,8 @@ _BEFORE_FOLDERS = frozenset(("-H", "-L", "-P", "--"))
 _NEGATING = frozenset(("!", "-not"))
 _ALTERNATIVES = frozenset(("-o", "-or"))
 _GROUPS = frozenset(("(", "\\("))
-_OTHER_TEXTS = ("-printf", "-fprintf", "-files0-from", "--format")
-"""Options with which something else is printed than names below the folders."""
-_FILTERS = {
-    **dict.fromkeys(("grep", "egrep", "fgrep", "rg"), "vEFiwxPze"),
-    "sort": "urnVzf",
-    "uniq": "ud",
-    "head": "n0123456789",
-    "tail": "n+0123456789",
-}
-"""Programs that print some of the lines that they read, with options that change none."""
 _ELSEWHERE = re.compile(rf"\A[/~]|(?:\A|/)\.\.(?:/|\Z)|[{ANY}{MANY}]")
 """A path that may lead out of the current folder."""
-_VALUED = "efmABCd"
-"""Options of one letter behind which a value may stand."""
 _OPTIONS_OF_READ: tuple[list[str], ...] = (
     [],
     ["-r"],
@@ -152,7 +143,7 @@ class Outputs:
             return []
         producers = [command for command in commands if not command.sources]
         filters = [command for command in commands if command.sources]
-        if any(map(_prints_other_texts, producers)) or not all(map(_keeps_lines, filters)):
+        if any(map(self._prints_others, producers)) or not all(map(self._keeps_lines, filters)):
             return []
         names: dict[str, None] = {}
         for command in producers:
@@ -165,7 +156,7 @@ class Outputs:
         wrapper = self._reading.reader.wrappers.find(command.program)
         if wrapper is None or not wrapper.names:
             return self._find_file_names(command)
-        if _prints_other_texts(command):
+        if self._prints_others(command):
             return [MANY]
         return find_names_of(wrapper, command.arguments)
 
@@ -173,17 +164,15 @@ class Outputs:
         """Return words for the files whose names a command prints; none if it prints others."""
         reader = self._reading.reader
         for name, *words in reader.file_names:
-            if command.path == name and all(_has_word(command.arguments, word) for word in words):
+            known = reader.programs.find(name) or UNKNOWN_PROGRAM
+            if command.path == name and all(_has_word(command, word, known) for word in words):
                 break
         else:
             return []
         operands = [word for word in command.arguments if word[:1] != "-" and word not in words]
-        program = reader.programs.find(name)
-        if program is not None and program.reads == "rest" and "--files" not in words:
+        if known.reads == "rest" and "--files" not in words:
             operands = operands[1:]  # behind the pattern
-        if name == "ls" and (
-            _has_word(command.arguments, "-a") or _has_word(command.arguments, "-f")
-        ):
+        if name == "ls" and (_has_word(command, "-a", known) or _has_word(command, "-f", known)):
             return [MANY]  # `..` is one of them
         files = [f"./{NAME}"] if name == "ls" or not operands else []
         for word in operands:
@@ -204,11 +193,32 @@ class Outputs:
             command.program in names
             and command.program not in self._reading.functions
             and (
-                command.program not in _FILTERS
+                not self._find_program(command).keeps_lines
                 or bool(command.sources)
                 or bool(self._find_file_names(command))
             )
             for command in commands
+        )
+
+    def _find_program(self, command: SimpleCommand) -> Program:
+        return self._reading.reader.programs.find(command.program) or UNKNOWN_PROGRAM
+
+    def _prints_others(self, command: SimpleCommand) -> bool:
+        others = self._find_program(command).prints_others
+        return bool(others) and any(word.startswith(others) for word in command.arguments)
+
+    def _keeps_lines(self, command: SimpleCommand) -> bool:
+        """Whether a command prints some of the lines that it reads, as they are."""
+        if command.program == "tr":
+            return set(command.arguments) <= {"\\n", "\\0", "\n"}
+        program = self._find_program(command)
+        letters = {option[1] for option in program.keeps_lines}
+        if not letters or any(MANY in word for word in command.arguments):
+            return False
+        found = read_arguments(command.arguments, program)
+        reads_files = any(not word.lstrip("+").isdigit() for word in drop_script(program, found))
+        return not reads_files and all(
+            letters.issuperset(option.text[1:].rstrip(digits)) for option in found.options
         )
 
     def _find_sources(self, indices: Sequence[int]) -> list[SimpleCommand]:
@@ -240,41 +250,19 @@ def _name_part_of(program: str, path: str, ending: str = "", *more: str) -> str 
     return f"{name.removesuffix(ending)}\n"
 
 
-def _has_word(arguments: Sequence[str], word: str) -> bool:
+def _has_word(command: SimpleCommand, word: str, program: Program) -> bool:
     """Whether a command has a word, or an option of one letter in a cluster."""
-    for one in arguments:
+    with_value = {name[1] for name in program.values if len(name) == 2}
+    for one in command.arguments:
         if one == word:
             return True
         if one == "--":
             break
         if len(word) == 2 == len(word.lstrip("-")) + 1 and one[:1] == "-" != one[1:2]:
             before, found, _ = one[1:].partition(word[1])
-            if found and not set(before) & set(_VALUED):
+            if found and with_value.isdisjoint(before):
                 return True
     return False
-
-
-def _prints_other_texts(command: SimpleCommand) -> bool:
-    return any(word.startswith(_OTHER_TEXTS) for word in command.arguments)
-
-
-def _keeps_lines(command: SimpleCommand) -> bool:
-    """Whether a command prints lines that it reads, as they are."""
-    letters, operands = _FILTERS.get(command.program), 0
-    if command.program == "tr":
-        return set(command.arguments) <= {"\\n", "\\0", "\n"}
-    if letters is None:
-        return False
-    for word in command.arguments:
-        if word[:1] == "-":
-            if not set(word[1:]) <= set(letters):
-                return False
-        elif "n" not in letters or command.program == "sort":
-            operands += 1
-        elif not word.lstrip("+").isdigit():
-            return False
-    patterns = max(1, command.arguments.count("-e")) if "e" in letters else 0
-    return operands <= patterns
 
 
 def _unescape(text: str) -> str | None:

@@ -130,9 +130,8 @@ def _read_parts(
 
 
 def _begins_operand(parts: list[str]) -> bool:
-    """Whether a word begins with these parts that is no option, whatever stands behind them."""
-    first = next(filter(None, parts), "")[:1]
-    return first not in ("", "-", MANY, GLOB, BREAK, EMPTY)
+    """Whether the last word of these parts is no option, whatever stands behind them."""
+    return "".join(parts).rpartition(BREAK)[2][:1] not in ("", "-", MANY, GLOB, EMPTY)
 
 
 def _is_one_word(reading: Statements, node: Node, is_whole: bool) -> bool:

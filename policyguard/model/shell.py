@@ -56,6 +56,10 @@ class Wrapper(PolicyStruct, frozen=True, kw_only=True):
     """Options whose value is a pattern for the names that it finds, as `-name` of find."""
     appends: bool = False
     """Whether it adds words from its input to the command, as xargs."""
+    input_from: tuple[str, ...] = ()
+    """Options that name the file that it reads instead of its input, as `-a` of xargs."""
+    separators: tuple[str, ...] = ()
+    """Options that name what ends the words of its input, as `-d` of xargs."""
     inline: tuple[str, ...] = ()
     """Words behind which its input stands among its own words, as `:::` of parallel."""
     replaces: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ NAME = "\x05"
 """A name that a program printed, as `find` does: one word, no option, and no `+` or `:` first."""
 MARKS = ANY + MANY + GLOB + NAME
 START = "~\x06"
-"""The folder in which a text starts, as the beginning of a path where the shell is elsewhere."""
+"""The folder in which a text starts, as `$PWD` gives it: what follows a slash is in it."""
 
 
 HERE = ("",)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from policyguard.engines.lazy_pattern import lazy_pattern
-from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME
+from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME, START
 from policyguard.shell.words import is_static
 
 _TEXT = r"(?:[\w.=@+:, /-]|\\[^\n])*"
@@ -22,7 +22,7 @@ _CHANGE = lazy_pattern(
 )
 _MARK = lazy_pattern(f"[{MARKS}]")
 _ESCAPE = re.compile(r"\\(.)")
-_PLACES = (".", "~")
+_PLACES = (START, "~")
 """With these begin values of which the first folders are not written out: `$PWD`, `$HOME`."""
 
 
@@ -31,19 +31,20 @@ def change(value: str, operation: str) -> str:
     found = _CHANGE.fullmatch(operation)
     if found is None or MANY in value:
         return MANY
-    if value == "." and operation == "##*/}":
+    if value == START and operation == "##*/}":
         return NAME
-    place = value[:1] if value[:1] in _PLACES and value[1:2] in ("", "/") else ""
+    place = next((each for each in _PLACES if value[: len(each)] == each), "")
+    if value[len(place) : len(place) + 1] not in ("", "/"):
+        place = ""
+    if START in value[len(place) :]:
+        return MANY
     if not place:
         changed = _change(value, found)
         return _blur(value, found) if changed is None else changed
-    changed = _change(ANY + value[1:], found)
-    if changed is not None:
-        return place + changed[1:] if changed[:1] == ANY else changed
-    is_relative = (
-        operation == "#./}" and place == "." and (value[2:3] == GLOB or value[2:3].isalnum())
-    )
-    return value if is_relative else MANY  # `./x` is x, or else it is `$PWD/x`
+    changed = _change(ANY + value[len(place) :], found)
+    if changed is None:
+        return MANY
+    return place + changed[1:] if changed[:1] == ANY else changed
 
 
 def _change(value: str, found: re.Match[str]) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from policyguard.engines.lazy_pattern import lazy_pattern
-from policyguard.shell.command_line import GLOB, HERE, MANY, NAME, START
+from policyguard.shell.command_line import ANY, GLOB, HERE, MANY, NAME, START
 from policyguard.shell.words import is_static
 
 FOLDER_COMMANDS = frozenset(("cd", "pushd", "popd"))
@@ -17,6 +17,7 @@ _LEAVING = ("exit", "return", "continue", "break")
 _MAX_FOLDERS = 8
 _PLAIN_TARGET = lazy_pattern(r"/?\w[\w-]*(?:/\w[\w.-]*)*", re.ASCII)
 """What needs no second look, as most folders."""
+_FROM_START = re.compile(rf"{START}(?:(/)|((?=[\s:;,|&()<>\"'=]|\Z)))?")
 Folders = tuple[str, ...]
 """Folders of which one is meant, relative to that in which the text starts, which is empty."""
 _ANYWHERE: Folders = (MANY,)
@@ -195,18 +196,35 @@ def _enter(folder: str, target: str) -> str:
     return place
 
 
-def name_from_start(folders: Folders, path: str) -> str:
+def name_from_start(folders: Folders, path: str = ".") -> str:
     """Return a path for what `path` names in one of these folders, wherever the shell goes."""
     if len(folders) != 1 or not is_static(folders[0]):
-        return MANY
+        return folders[0] if folders == ABROAD.folders and path == "." else ANY
     place = join_folder(folders[0], path)
-    return place if place[:1] in ("/", "~") else f"{START}/{place}"
+    place = posixpath.normpath(place) if is_static(place) else place
+    if place[:1] in ("/", "~"):
+        return place
+    return START if place == "." else f"{START}/{place}"
+
+
+def write_from_start(text: str) -> str:
+    """Return a text with paths from the folder where it starts as they are written there."""
+
+    def write(match: re.Match[str]) -> str:
+        if match[1]:
+            return "./"
+        return f"../{NAME}" if match[2] is None else "."
+
+    return _FROM_START.sub(write, text) if START in text else text
 
 
 def join_folder(folder: str, path: str) -> str:
     """Return `path` as it is named in the folder where the text starts."""
     if path.startswith(START):
-        return path[len(START) + 1 :] or "."
+        behind = path[len(START) :]
+        if behind[:1] not in ("", "/"):
+            return f"../{NAME}"  # `"$PWD-old"` stands beside it
+        return behind.lstrip("/") or "."
     if not folder or path[:1] in ("/", "~") or path == MANY or path.startswith("$"):
         return path
     return f"{folder.rstrip('/')}/{path}"

@@ -29,6 +29,10 @@ class WrapperOptions:
         self.reads_input = False
         self.other_command: list[str] = []
         """The command if a word is its program, not the placeholder: systems differ."""
+        self.reads_file = False
+        """Whether an option names the file that it reads instead of its input."""
+        self.has_separator = False
+        """Whether an option names what ends the words of its input, other than a line break."""
         self.keeps_spaces = False
         """Whether spaces in the input end no word."""
         self.positional: list[str] = []
@@ -88,6 +92,12 @@ class WrapperOptions:
         self.keeps_spaces = self.keeps_spaces or any(
             name == one or (word.startswith(one) and len(one) == 2) for one in wrapper.whole
         )
+        self.reads_file = (
+            self.reads_file or name[:2] in wrapper.input_from or name in wrapper.input_from
+        )
+        if name[:2] in wrapper.separators or name in wrapper.separators:
+            separator = value if equals else word[2:] or "".join(following)
+            self.has_separator = separator not in ("\\n", "\n", "\\0")
         if name in wrapper.mounts:
             self.mounts.append(value if equals else "".join(following))
             return not equals

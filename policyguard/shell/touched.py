@@ -9,7 +9,15 @@ from itertools import takewhile
 
 from policyguard.model.shell import Program
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, Arguments, Option, read_arguments
-from policyguard.shell.command_line import ANY, GLOB, MANY, NAME, CommandLine, SimpleCommand
+from policyguard.shell.command_line import (
+    ANY,
+    GLOB,
+    MANY,
+    NAME,
+    START,
+    CommandLine,
+    SimpleCommand,
+)
 from policyguard.shell.files import (
     drop_script,
     find_read,
@@ -21,12 +29,12 @@ from policyguard.shell.files import (
 from policyguard.shell.folders import join_folder
 from policyguard.shell.options import WrapperOptions, read_code_options
 from policyguard.shell.reader import ShellReader
-from policyguard.shell.script.outputs import find_names_of
+from policyguard.shell.script.found_names import find_names_of
 from policyguard.shell.words import is_static
 
 _ATTACHED = re.compile(r"-[A-Za-z](?=[./~])")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_WITHIN = re.compile(r"(?:/|\.\.)(?=~(?:/|\Z)|\./)")
+_WITHIN = re.compile(rf"(?:/|\.\.)(?=(?:~|{START})(?:/|\Z)|\./)")
 """What stands before the home or the current folder in a path: `/$HOME/x`, `"/tmp/..$PWD/x"`."""
 _LOCAL_URL = re.compile(
     rf"file:(?://(?:localhost|127\.0\.0\.1)?)?(?=[/.~{ANY}{MANY}{NAME}]|\Z)", re.IGNORECASE
@@ -106,7 +114,7 @@ def _place(path: str, folders: tuple[str, ...]) -> Iterator[str]:
     if "~" not in path and "./" not in path:
         return
     for match in _WITHIN.finditer(path):
-        yield path[match.end() :]
+        yield join_folder("", path[match.end() :])
 
 
 def _add_own(folders: tuple[str, ...], command: _Command) -> tuple[str, ...]:

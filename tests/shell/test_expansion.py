@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policyguard.shell.command_line import ANY, GLOB, MANY, NAME
+from policyguard.shell.command_line import ANY, GLOB, MANY, NAME, START
 from policyguard.shell.expansion import change
 
 _LITERALS = st.text("ab./_-", min_size=1, max_size=3)
@@ -80,12 +80,19 @@ def test_bash_says_the_same(cases: list[tuple[list[tuple[str, str]], str]]) -> N
         (f"/srv/{NAME}", "%/", f"/srv/{NAME}"),
         ("./src/a", "##*/", "a"),
         ("./src/a", "%/*", "./src"),
-        ("./src/a", "#./", "./src/a"),
-        (".", "%/*", MANY),
-        (".", "##*/", NAME),
-        (".", "#*/", MANY),
-        ("./a", "%%/*", MANY),
+        ("./src/a", "#./", "src/a"),
+        (".", "%/*", "."),
+        (".", "##*/", "."),
+        (".", "#*/", "."),
+        ("./a", "%%/*", "."),
         ("~/a/b", "#*/", MANY),
+        (START, "##*/", NAME),
+        (START, "%/*", MANY),
+        (START, "#*/", MANY),
+        (f"{START}/a.d", "%.d", f"{START}/a"),
+        (f"{START}/a", "%/*", START),
+        (f"{START}/a", "%%/*", MANY),
+        (f"{START}-a", "%/*", MANY),
         ("ab", "%$y", MANY),
         ("ab", "%[b]", MANY),
         ("ab", "@P", MANY),

@@ -47,8 +47,6 @@ class Control:
 
     stops: bool | None = False
     """Whether it ends where a command fails; None if that is no longer known."""
-    drifts = False
-    """Whether something may change the folder at any time."""
     _visited: Folders = HERE
     """All folders that it has been in."""
     ends_text = True
@@ -60,6 +58,15 @@ class Control:
 
     def __init__(self, reading: Statements) -> None:
         self._reading = reading
+
+    @property
+    def drifts(self) -> bool:
+        """Whether something may change the folder at any time."""
+        return self._reading.variables.drifts
+
+    @drifts.setter
+    def drifts(self, drifts: bool) -> None:
+        self._reading.variables.drifts = drifts
 
     def find_folders(self) -> Folders:
         """Return the folders that a command may run in which begins."""
@@ -101,7 +108,7 @@ class Control:
                 moved = ANYWHERE
             is_certain = program in FOLDER_COMMANDS and self._reading.wrapped.is_builtin(program)
             variables.position = Position(moved, here) if is_certain else be_at(here.join(moved))
-            variables.leave(here.folders)
+            variables.leave_folder()
             self._visited += moved.folders
         elif command.program == "enable":
             self._reading.wrapped.has_disabled = True

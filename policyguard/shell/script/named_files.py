@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from policyguard.model.shell import Wrapper
-from policyguard.shell.command_line import ANY, MANY, SimpleCommand
+from policyguard.shell.command_line import ANY, MANY, START, SimpleCommand
 from policyguard.shell.folders import ABROAD
 from policyguard.shell.options import WrapperOptions, leaves_folder
+from policyguard.shell.script.found_names import find_names_of
 from policyguard.shell.script.inputs import Input
-from policyguard.shell.script.outputs import find_names_of
 from policyguard.shell.script.placeholders import put_in
 
 if TYPE_CHECKING:
     from policyguard.shell.script.wrapped import Wrapped
+
+
+_MAY_BE_ANYWHERE = re.compile(rf"[{ANY}{MANY}]|\A{START}(?!/)")
+"""A path of which the folder is not known."""
+_QUOTING = frozenset("\"'\\")
 
 
 def add_input(
@@ -21,7 +27,11 @@ def add_input(
 ) -> list[list[str]]:
     """Return the commands that xargs makes of its own and what it reads."""
     known, placeholder = given.text, options.placeholder
-    if known is None or MANY in known:
+    if options.reads_file:
+        known, given = None, Input()
+    elif known is not None and not options.keeps_spaces and not _QUOTING.isdisjoint(known):
+        known = MANY  # what they quote is not worked out
+    if known is None or MANY in known or options.has_separator:
         new = wrapped.outputs.printed_names(given.sources) or [MANY]
         if not placeholder:
             return [rest + new]
@@ -76,7 +86,7 @@ def _run_on(
     outer = reading.variables.position
     if wrapper.elsewhere:
         reading.control.leave(ABROAD)
-    elif is_apart and (not wrapper.names or ANY in names[0] or MANY in names[0]):
+    elif is_apart and (not wrapper.names or _MAY_BE_ANYWHERE.search(names[0])):
         reading.control.leave()
     elif is_apart:
         folder, slash, name = names[0].rpartition("/")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from string import digits
 from typing import TYPE_CHECKING
 
-from policyguard.model.shell import Program, Wrapper
+from policyguard.model.shell import Program
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, read_arguments
-from policyguard.shell.command_line import ANY, GLOB, MANY, NAME, SimpleCommand
+from policyguard.shell.command_line import ANY, MANY, NAME, START, SimpleCommand
 from policyguard.shell.expansion import change
 from policyguard.shell.files import drop_script
+from policyguard.shell.script.found_names import find_names_of
 from policyguard.shell.script.inputs import Input
 from policyguard.shell.script.variables.lines_read import split_line
 from policyguard.shell.words import is_static
@@ -28,11 +29,6 @@ _FINDING_PROGRAMS = frozenset((("which",), ("command", "-v"), ("type", "-P")))
 """Programs that print the path of another."""
 _RESOLVING = frozenset((("realpath",), ("readlink", "-f"), ("readlink", "-e")))
 """Programs that print a path without its links."""
-_BEFORE_FOLDERS = frozenset(("-H", "-L", "-P", "--"))
-"""Options of find that stand before its folders."""
-_NEGATING = frozenset(("!", "-not"))
-_ALTERNATIVES = frozenset(("-o", "-or"))
-_GROUPS = frozenset(("(", "\\("))
 _ELSEWHERE = re.compile(rf"\A[/~]|(?:\A|/)\.\.(?:/|\Z)|[{ANY}{MANY}]")
 """A path that may lead out of the current folder."""
 _OPTIONS_OF_READ: tuple[list[str], ...] = (
@@ -82,11 +78,12 @@ class Outputs:
                 return ("\n" if "n" in form else "").join(words)
             return None if words or "%" in form else _unescape(form)
         if command.path == "pwd" and not arguments:
-            return f"{self._reading.variables.folder}\n"
+            return f"{self._reading.variables.find_here()}\n"
         if arguments and arguments[0][:1] != "-" and command.path in ("basename", "dirname"):
             return _name_part_of(command.path, *arguments)
         if (command.path, *arguments[:-1]) in _RESOLVING:
-            return ".\n" if arguments[-1] == "." else f"{ANY}\n"
+            here = self._reading.variables.find_here()
+            return f"{here if arguments[-1] in ('.', START) else ANY}\n"
         if command.path == "mktemp" and _MADE_IN_TMP.issuperset(arguments):
             return None if self._assigns("TMPDIR") else f"/tmp/{NAME}\n"  # noqa: S108 - as it says
         if (command.path, *arguments[:-1]) in _FINDING_PROGRAMS and is_static(arguments[-1]):
@@ -124,6 +121,8 @@ class Outputs:
             lines = self.printed_names(given.sources) if len(names) == 1 else []
         elif "" in options:
             lines = [given.text.rstrip("\n")]
+            if len(names) > 1 and "\n" in lines[0]:
+                return  # it separates fields
         else:
             lines = given.text.removesuffix("\n").split("\n")
         if given.text is not None and "r" not in "".join(options) and "\\" in given.text:
@@ -240,7 +239,7 @@ def _name_part_of(program: str, path: str, ending: str = "", *more: str) -> str 
     if more or not word:
         return None if more or not path else "/\n"
     if program == "dirname":
-        folder = change(word, "%/*}") if word not in (".", "~") else MANY
+        folder = change(word, "%/*}") if word not in (".", "~", START) else MANY
         if folder == word:
             folder = "." if is_static(word) else MANY
         return f"{ANY if MANY in folder or ending else folder or '/'}\n"
@@ -270,45 +269,3 @@ def _unescape(text: str) -> str | None:
     if any(match[1] not in _ESCAPED for match in _ESCAPE.finditer(text)):
         return None
     return _ESCAPE.sub(lambda match: _ESCAPED[match[1]], text)
-
-
-def _find_patterns(wrapper: Wrapper, words: Sequence[str]) -> list[str]:
-    """Return the patterns one of which a name has that find comes upon; none if it may be any."""
-    patterns: list[str] = []
-    is_named = False
-    for before, word, value in zip(["", *words], words, [*words[1:], ""], strict=False):
-        if word in wrapper.names and before not in _NEGATING:
-            patterns.append(value.replace("*", GLOB).replace("?", GLOB))
-            is_named = True
-        elif word == "," or (word in _NEGATING and value in _GROUPS):
-            return []
-        elif word in _ALTERNATIVES:
-            if not is_named:
-                return []
-            is_named = False
-    return patterns if is_named else []
-
-
-def find_names_of(
-    wrapper: Wrapper, arguments: Sequence[str], actions: Collection[str] = ()
-) -> list[str]:
-    """Return words for the names that a program like find comes upon.
-
-    A pattern behind one of `actions`, or behind `-exec`, is asked for when that has been done.
-    """
-    words = list(arguments)
-    while words and (words[0] in _BEFORE_FOLDERS or words[0][:2] in ("-O", "-D")):
-        del words[: 2 if words[0] == "-D" else 1]
-    starts = []
-    for word in words:
-        if word[:1] in "-(!":
-            break
-        starts.append(word)
-    if _ALTERNATIVES.isdisjoint(words):
-        words = [*takewhile(lambda word: word not in wrapper.after and word not in actions, words)]
-    patterns = _find_patterns(wrapper, words)
-    starts = starts or ["."]
-    if not patterns:
-        return [*starts, *(f"{start.rstrip('/')}/{NAME}" for start in starts)]
-    ends = [end for name in patterns for end in (name, f"{NAME}/{name}")]
-    return [f"{start.rstrip('/')}/{end}" for start in starts for end in ends]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from policyguard.shell.command_line import GLOB, MANY, Redirect, SimpleCommand
+from policyguard.shell.command_line import ANY, GLOB, MANY, Redirect, SimpleCommand
 from policyguard.shell.script.inputs import NO_TAIL, NOTHING, UNKNOWN_FILE, Input, Tail
 from policyguard.shell.script.rewriting import MARK, lift
 from policyguard.shell.script.syntax_tree import Node, parse
@@ -69,7 +69,8 @@ class Redirections:
         written = tuple(range(first, len(reading.commands)))
         word = words[0] if len(words) == 1 else MANY
         if node.type == "herestring_redirect":
-            return more, Input(written, word.replace(GLOB, "*")), []
+            star = ANY if "$" in reading.text(target) else "*"  # a star of the text stays one
+            return more, Input(written, word.replace(GLOB, star)), []
         if word.startswith(MARK):
             return more, self._read_document(word), []
         number = word.rstrip("-")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from policyguard.shell.command_line import HERE, MANY, CommandLine, SimpleCommand
-from policyguard.shell.folders import may_move, needs_place
+from policyguard.shell.command_line import HERE, MANY, CommandLine, Redirect, SimpleCommand
+from policyguard.shell.folders import may_move, needs_place, write_from_start
 from policyguard.shell.plain import has_control_characters
 from policyguard.shell.script.branches import run_case, run_if
 from policyguard.shell.script.control import Control
@@ -53,6 +53,19 @@ _HIDDEN_FILES = re.compile("(?:dot_?glob|glob_?dots|GLOBIGNORE)", re.IGNORECASE)
 _IN_BACKGROUND = re.compile(rb"\s*&(?!&)")
 
 
+def _write_from_start(command: SimpleCommand) -> SimpleCommand:
+    """Return a command with plain paths, if it runs in the folder where the text starts."""
+    if command.folders != HERE:
+        return command
+    words = tuple(map(write_from_start, command.arguments))
+    redirects = tuple(
+        Redirect(one.writes, write_from_start(one.target)) for one in command.redirects
+    )
+    return msgspec.structs.replace(
+        command, path=write_from_start(command.path), arguments=words, redirects=redirects
+    )
+
+
 class TooMuchError(Exception):
     """A text with more commands, words or depth than the bounds allow."""
 
@@ -81,6 +94,8 @@ class Statements:
         """What the shell reads, since an `exec` has said so."""
         self.matches_hidden = False
         """Whether a star may stand for names that begin with a dot."""
+        self._names_start = False
+        """Whether something may name the folder in which the text starts, as `$PWD` does."""
         self._depth = 0
         self.repeats = 1
         """How often the body of a loop is read, for each value of it and of those around it."""
@@ -94,6 +109,8 @@ class Statements:
     def finish(self) -> CommandLine:
         """Return the result of the reading."""
         self.control.finish()
+        if self._names_start:
+            self.commands = [_write_from_start(command) for command in self.commands]
         return CommandLine(tuple(self.commands), tuple(self.opaque))
 
     def read_text(self, text: str, given: Input = NOTHING) -> list[int]:
@@ -128,6 +145,9 @@ class Statements:
     def _read_statements(self, text: str, given: Input) -> list[int]:
         if "$" in text or "`" in text:
             self.variables.expect(text)
+        self._names_start = (
+            self._names_start or "PWD" in text or "pwd" in text or "realpath" in text
+        )
         if ("glob" in text or "GLOB" in text) and _HIDDEN_FILES.search(text):
             self.matches_hidden = True
         plain = self.reader.split_plain(text)

@@ -10,7 +10,6 @@ from policyguard.shell.script.inputs import NOTHING
 from policyguard.shell.script.written_files import PROCESS_FILE
 from policyguard.shell.words import (
     BREAK,
-    EMPTY,
     is_static,
     protect,
     read_ansi_c,
@@ -35,7 +34,6 @@ _ARRAY = re.compile(r"""\$\{([A-Za-z_]\w*)\[([@*])\](?::?\+"\$\{\1\[@\]\}")?\}""
 EXPANSIONS = frozenset(("simple_expansion", "expansion", "command_substitution"))
 """What becomes several words, or none, without quotes."""
 _ONE_WORD = frozenset(("word", "number", "string", "simple_expansion"))
-_SEVERAL = frozenset("@*")
 _CUT = re.compile(r"[\s{}]")
 _ASSIGNING = re.compile(r"\$\{(\w+):?=")
 _CHANGED = re.compile(r"\$\{([A-Za-z_]\w*|[0-9]+)(?=[%#/^,:])")
@@ -117,28 +115,13 @@ def _read_parts(
         if start > position:
             parts.append(convert(_decode(source[position:start])))
         is_whole = quoted or (not cut and child.type in EXPANSIONS)
-        part = read_raw(reading, child, quoted=is_whole)
-        if MANY in part and _begins_operand(parts) and _is_one_word(reading, child, is_whole):
-            part = part.replace(MANY, ANY)
-        parts.append(part)
+        parts.append(read_raw(reading, child, quoted=is_whole))
         position = child.end_byte
         length += len(parts[-1])
         reading.check_length(length)
     if end > position:
         parts.append(convert(_decode(source[position:end])))
     return "".join(parts)
-
-
-def _begins_operand(parts: list[str]) -> bool:
-    """Whether the last word of these parts is no option, whatever stands behind them."""
-    return "".join(parts).rpartition(BREAK)[2][:1] not in ("", "-", MANY, GLOB, EMPTY)
-
-
-def _is_one_word(reading: Statements, node: Node, is_whole: bool) -> bool:
-    """Whether what a node stands for cannot begin another word: it has no `"$@"` in it."""
-    if node.type == "command_substitution":
-        return is_whole
-    return (is_whole or node.type == "string") and _SEVERAL.isdisjoint(reading.text(node))
 
 
 def _decode(part: bytes) -> str:

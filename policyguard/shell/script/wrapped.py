@@ -15,12 +15,13 @@ from policyguard.shell.command_line import (
     MANY,
     MARKS,
     NAME,
+    START,
     Redirect,
     SimpleCommand,
     blur,
     is_written_out,
 )
-from policyguard.shell.folders import ABROAD
+from policyguard.shell.folders import ABROAD, may_move, write_from_start
 from policyguard.shell.option_texts import hides_command
 from policyguard.shell.options import WrapperOptions, leaves_folder
 from policyguard.shell.plain import KEYWORDS
@@ -381,6 +382,9 @@ class Wrapped:
 
     def run_text(self, text: str, given: Input) -> list[int]:
         """Read a command text, in which parts may be unknown."""
+        if START in text:
+            is_here = not (self.reading.control.is_moved or may_move(text))
+            text = write_from_start(text) if is_here else text.replace(START, ANY)
         if not is_static(text):
             if not text.strip(MARKS + " \t\n;"):
                 return self.reading.add_unknown("command text is not known", given.sources)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from policyguard.shell.command_line import ANY, MANY
-from policyguard.shell.folders import ANYWHERE, AT_START, Folders, Place, Position, be_at
+from policyguard.shell.folders import ANYWHERE, AT_START, Place, Position, be_at, name_from_start
 from policyguard.shell.script.variables.assigned_names import (
     DECLARERS,
     READ_INTO,
@@ -32,8 +32,6 @@ from policyguard.shell.script.variables.values import (
     append,
     is_known,
     is_long,
-    is_placed,
-    leave,
     without_patterns,
 )
 
@@ -56,6 +54,8 @@ class Bindings:
 
     position = AT_START
     """Where the shell may be."""
+    drifts = False
+    """Whether something may change the folder at any time."""
     process = 0
     """Which shell it is: functions of one are not known in another that it starts."""
 
@@ -102,15 +102,16 @@ class Bindings:
             self.position = position = be_at(position.settle())
         return position.passed
 
-    def leave(self, folders: Folders) -> None:
-        """Give what may name something from one of these folders, as `$PWD/x` does, other names."""
-        if self._values:
-            for name, values in self._values.items():
-                if is_placed(values):
-                    self._set(name, [leave(value, folders) for value in values])
-            self.forget([name for name in SET_BY_CD if name in self._values])
-        if self.positional is not None and is_placed(self.positional):
-            self.positional = [*leave(tuple(self.positional), folders)]
+    def find_here(self) -> str:
+        """Return what `$PWD` stands for: a path that means the same wherever the shell goes."""
+        place = self.position.passed
+        if self.drifts or place is not self.position.failed:
+            return ANY
+        return name_from_start(place.folders)
+
+    def leave_folder(self) -> None:
+        """Make unknown what `cd` assigns."""
+        self.forget([name for name in SET_BY_CD if name in self._values])
 
     def destabilize(self, names: Iterable[str]) -> None:
         """Make the values of these variables unknown, whatever is assigned later."""

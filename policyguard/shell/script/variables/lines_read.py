@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from policyguard.shell.command_line import MANY
+from policyguard.shell.command_line import ANY, MANY
+from policyguard.shell.words import is_static
 
 _WHITE = frozenset(" \t\n")
 _GAP = re.compile(r"[ \t]+")
@@ -16,6 +17,8 @@ def split_line(line: str, separators: str, count: int) -> list[str]:
     Those that a line lacks are empty. `separators` are the characters of `IFS`.
     """
     unknown = [MANY] * count
+    if ANY in line or MANY in line or (count > 1 and not is_static(line)):
+        return unknown  # there may be separators in it
     if not separators:
         return [line, *[""] * (count - 1)]
     if _WHITE.issuperset(separators):

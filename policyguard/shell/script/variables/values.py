@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import overload
-
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.shell.command_line import GLOB, MANY
-from policyguard.shell.folders import Folders, name_from_start
 from policyguard.shell.words import is_static
 
 Value = str | tuple[str, ...]
@@ -44,26 +40,3 @@ def is_known(value: Value) -> bool:
 def is_long(value: Value) -> bool:
     """Whether a value is too long to be kept."""
     return len(value) + sum(map(len, value)) > _MAX_CHARS
-
-
-def is_placed(words: Iterable[Value]) -> bool:
-    """Whether some of these words, or of the lists among them, are paths from the folder."""
-    return any(
-        is_placed(word) if isinstance(word, tuple) else word == "." or word[:2] == "./"
-        for word in words
-    )
-
-
-@overload
-def leave(value: str, folders: Folders) -> str: ...
-@overload
-def leave(value: tuple[str, ...], folders: Folders) -> tuple[str, ...]: ...
-@overload
-def leave(value: Value, folders: Folders) -> Value: ...
-
-
-def leave(value: Value, folders: Folders) -> Value:
-    """Return what a value is called elsewhere, if it is a path from one of these folders."""
-    if isinstance(value, tuple):
-        return tuple([leave(word, folders) for word in value])
-    return name_from_start(folders, value) if is_placed([value]) else value

@@ -13,7 +13,6 @@ from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.model.shell import Wrapper
 from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME
 from policyguard.shell.expansion import change
-from policyguard.shell.folders import ABROAD
 from policyguard.shell.options import WrapperOptions
 from policyguard.shell.script.mounts import rename_mounted
 from policyguard.shell.script.variables.bindings import Bindings, Kept
@@ -38,7 +37,6 @@ class Variables(Bindings):
         plain: Mapping[str, str],
         max_values: int,
         *,
-        folder: str = ".",
         environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__(max_values)
@@ -46,8 +44,6 @@ class Variables(Bindings):
             self._values.update((name, (value,)) for name, value in environment.items())
             self.export(environment)
         self._plain = plain
-        self.folder = folder
-        """The current folder."""
 
     @contextmanager
     def in_process(self, given: Collection[str] = (), *, is_clean: bool = False) -> Iterator[None]:
@@ -218,9 +214,9 @@ class Variables(Bindings):
         if name == "HOME":
             return "~"
         if name == "PWD":
-            return self.folder
-        if name in self._plain:
-            return self._plain[name]
+            return self.find_here() if quoted or not self._has_own_separators else MANY
+        if name in self._plain:  # a file that is read may assign any
+            return self._plain[name] if self._is_replacing else ANY
         if quoted and not _is_positional(name):
             return ANY
         return MANY
@@ -243,15 +239,15 @@ def enter_wrapper(reading: Statements, wrapper: Wrapper, index: int) -> Iterator
             reading.control.note_later(index + 1, at_end=at_end)
     elif wrapper.elsewhere:
         bounds = reading.bounds
-        reading.variables = Variables(
-            reading.reader.variables, bounds.loop_values, folder=ABROAD.folders[0]
-        )
+        reading.variables = Variables(reading.reader.variables, bounds.loop_values)
+        reading.variables.drifts = outer.drifts
         reading.variables.process = -1
         reading.variables.position = outer.position
         first = len(reading.commands)
         try:
             yield
         finally:
+            outer.drifts |= reading.variables.drifts
             reading.variables = outer
             if wrapper.mounts:
                 mounts = _find_mounts(reading, index)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Sequence
 
 import msgspec
 
-from policyguard.shell.command_line import NAME, SimpleCommand
+from policyguard.shell.command_line import MANY, MARKS, NAME, START, SimpleCommand
 from policyguard.shell.folders import Folders, join_folder, name_from_start
 from policyguard.shell.words import is_static
 
 Mount = tuple[str, str]
 """A folder inside, and its name outside."""
 _ELSEWHERE = f"/{NAME}"
+_MARK = re.compile(f"[{MARKS}*?]")
 
 
 def rename_mounted(
@@ -23,43 +25,51 @@ def rename_mounted(
 
     `folders` is where the command runs that mounts it.
     """
+    if not mounts:
+        return
     known = _read_mounts(mounts, folders)
     tables = [_read_mounts(mounts, (folder,)) for folder in folders]
-    if not known:
-        return
     for index in range(first, len(commands)):
         command = commands[index]
+        rises = any(".." in word.split("/") for word in command.arguments)
+        places = {
+            _ELSEWHERE if rises else _rename_folder(folder, table): None
+            for folder in command.folders
+            for table in tables
+        }
+        redirects = [
+            msgspec.structs.replace(one, target=_rename(one.target, known))
+            for one in command.redirects
+        ]
         commands[index] = msgspec.structs.replace(
             command,
             path=_rename(command.path, known),
             arguments=tuple([_rename_in(word, known) for word in command.arguments]),
-            redirects=tuple(
-                [
-                    msgspec.structs.replace(one, target=_rename(one.target, known))
-                    for one in command.redirects
-                ]
-            ),
-            folders=tuple(
-                {
-                    _rename_folder(folder, table): None
-                    for folder in command.folders
-                    for table in tables
-                }
-            ),
+            redirects=tuple(redirects),
+            folders=tuple(places),
         )
 
 
 def _rename_in(word: str, mounts: list[Mount]) -> str:
-    """Return a word with the path that it is, or that stands behind `=`."""
+    """Return a word with the path that it is, or that stands behind `=` or `=@`."""
+    if word[:1] == "/" or word.startswith(START):
+        return _rename(word, mounts)
     name, equals, value = word.partition("=")
-    return name + equals + _rename(value, mounts) if equals else _rename(word, mounts)
+    if not equals:
+        name, equals, value = "", "", word
+    at = "@" if value[:1] == "@" else ""
+    return f"{name}{equals}{at}{_rename(value.removeprefix(at), mounts)}"
 
 
 def _rename(path: str, mounts: list[Mount]) -> str:
-    if path[:1] != "/":
+    """Return the name of a path outside: unknown if a folder is mounted that may be below it."""
+    if path[:1] != "/" and not path.startswith(START):
         return path
-    if ".." in path and is_static(path):
-        path = posixpath.normpath(path)
+    path = _normalize(path)
+    known = _MARK.split(path)[0]
+    below = [inside for inside, _ in mounts if inside.startswith(f"{path.rstrip('/')}/")]
+    if below or (known != path and any(inside.startswith(known) for inside, _ in mounts)):
+        return _ELSEWHERE
     for inside, outside in mounts:
         behind = path.removeprefix(inside)
         if path.startswith(inside) and behind[:1] in ("", "/"):
@@ -68,9 +78,14 @@ def _rename(path: str, mounts: list[Mount]) -> str:
 
 
 def _rename_folder(folder: str, mounts: list[Mount]) -> str:
-    """Return the name of a folder outside; unknown if others are mounted in it."""
-    is_alone = len([inside for inside, _ in mounts if inside.startswith(folder)]) < 2
-    return join_folder("", _rename(folder, mounts)) if is_alone else _ELSEWHERE
+    """Return the name of a folder outside, from where the text starts."""
+    return join_folder("", _rename(folder, mounts))
+
+
+def _normalize(path: str) -> str:
+    if not is_static(path):
+        return path
+    return posixpath.normpath("/" + path.lstrip("/") if path[:1] == "/" else path)
 
 
 def _read_mounts(mounts: Sequence[str], folders: Folders) -> list[Mount]:
@@ -86,10 +101,11 @@ def _read_mount(text: str, folders: Folders) -> Mount:
     else:
         keys = dict(pair.partition("=")[::2] for pair in text.split(","))
         source = keys.get("source") or keys.get("src") or ""
-        target = keys.get("target") or keys.get("dst") or keys.get("destination") or ""
+        targets = {keys[name] for name in ("target", "dst", "destination") if name in keys}
+        target = targets.pop() if len(targets) == 1 else MANY
         source = source if keys.get("type") == "bind" else ""
     if not is_static(target):
-        target = ""  # it may be any folder
-    is_folder = bool(target) and source[:1] in (".", "~", "/")
+        return "", _ELSEWHERE  # it may be any folder
+    is_folder = source[:1] in (".", "~", "/")
     source = name_from_start(folders, source.rstrip("/") or "/") if is_folder else _ELSEWHERE
-    return target.rstrip("/"), source.rstrip("/")
+    return _normalize(target).rstrip("/"), source.rstrip("/")

@@ -138,8 +138,8 @@ class BoundPlan:
 
     The other attributes serve calls on the fast path (see `SessionState`), nearly all: most limits
     then find no violation and count nothing. A call that is in none of `watched` violates no limit,
-    unless the plan `must_evaluate` every call. `repetition` (of calls or polls, or what counts those
-    of other sessions too) and `cycle` need admissions; each has a name, since one call site for
+    unless the plan `must_evaluate` every call. `repetition` (of calls or polls, or what counts
+    other sessions' too) and `cycle` need admissions; each has a name, since one call site for
     methods of several classes is slow.
     `recent_results` are passed each result, `rows_by_call` a success of a call that has a row, or
     that changes state; `completing` are all others that count results. With `needs_successes` some

@@ -138,8 +138,9 @@ class BoundPlan:
 
     The other attributes serve calls on the fast path (see `SessionState`), nearly all: most limits
     then find no violation and count nothing. A call that is in none of `watched` violates no limit,
-    unless the plan `must_evaluate` every call. `repetition` (of calls or polls) and `cycle` need
-    admissions; each has a name, since one call site for methods of several classes is slow.
+    unless the plan `must_evaluate` every call. `repetition` (of calls or polls, or what counts
+    other sessions' too) and `cycle` need admissions; each has a name, since one call site for
+    methods of several classes is slow.
     `recent_results` are passed each result, `rows_by_call` a success of a call that has a row, or
     that changes state; `completing` are all others that count results. With `needs_successes` some
     limit counts every result. `refusal_streak` is the tracker of `refusals`. Of the limits, some
@@ -174,7 +175,12 @@ class BoundPlan:
         self.limits = limits
         self.refusal_streak = refusal_streak
         self.may_be_active = tuple(pair for pair in limits if pair[0].may_be_active)
-        counting = [pair for pair in limits if pair[0].needs_admissions]
+        counting = [
+            (limit, tracker)
+            for limit, tracker in limits
+            # What another session did may have made a probe of the next call.
+            if limit.needs_admissions or (limit.counts_tree and limit.may_be_active)
+        ]
         self.cycle = next((pair for pair in counting if isinstance(pair[0], CycleChecker)), None)
         repetitions = tuple(pair for pair in counting if pair is not self.cycle)
         self.repetition: tuple[Any, Any] | None = repetitions[0] if repetitions else None
@@ -221,7 +227,7 @@ def _is_watched(cycle: CycleChecker, repeats: Sequence[RepeatChecker]) -> bool:
 
 
 class _CombinedRepetition:
-    """A tool's own `repeat` beside the `polling` of a wider level: both count admissions."""
+    """Several limits that count admissions, as a tool's own `repeat` beside a wider `polling`."""
 
     def admit(self, trackers: tuple[tuple[LimitChecker, Any], ...], attempt: Attempt) -> None:
         for limit, tracker in trackers:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policyguard import Guard
 from policyguard.evaluator.plan import ClassCandidates, ClassOption
 
 OPTION = st.tuples(st.sampled_from("abc"), st.booleans(), st.booleans(), st.booleans())
@@ -37,3 +39,19 @@ def test_the_classes_of_a_call_are_between_the_fewest_and_the_most(
     assert any(set(classes) <= set(one) for one in bounds)
     if candidates.fixed_classes is not None:
         assert set(candidates.fixed_classes) >= set(classes)
+
+
+def test_a_condition_that_fails_is_reported_where_nothing_else_concerns_the_call(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "policyguard: 1\nname: p\n"
+        "classify: {classes: [{class: big, tools: [a], when: call.args.n > 1}]}\n"
+        "rules: {big: {classes: [big], tools: [b]}}\n"
+    )
+    session = Guard.load(file).session("s")
+    assert session.check("a", {"n": 2}).errors == ()
+    decision = session.check("a", {})
+    assert decision.effect == "allow"
+    assert [error.id for error in decision.errors] == ["classify/classes/big"]

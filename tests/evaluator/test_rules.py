@@ -81,6 +81,18 @@ def test_tools_with_the_same_rules_share_their_prefilter(policy: CompiledPolicy)
     assert first is not other
 
 
+def test_a_released_call_is_counted_no_more(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "policyguard: 1\nname: p\nrules: {often: {tools: [a], when: session.count('a') >= 2}}\n"
+    )
+    session = Guard.load(file).session("s")
+    decisions = [session.check("a", {}) for _ in range(3)]
+    assert [bool(decision) for decision in decisions] == [True, True, False]
+    session.release(decisions[0])
+    assert [session.check("a", {}).allowed for _ in range(2)] == [True, False]
+
+
 def test_counts_of_the_least_recently_called_tools_go_first(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(

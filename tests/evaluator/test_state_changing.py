@@ -106,6 +106,22 @@ def test_answers_that_all_calls_of_a_kind_share_are_cached(
     assert cached_answers == cached
 
 
+def test_a_change_is_noted_where_no_event_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "policyguard: 1\nname: p\n"
+        "classify: {classes: [{class: edit, tools: [edit]}], state_changing: [edit]}\n"
+        "limits: {tools: {read: {repeat: {max: 1, same: call_and_result}}}}\n"
+    )
+    session = Guard.load(file).session("s")
+    for _ in range(3):
+        read = session.check("read")
+        assert read.allowed
+        session.record(read, result="same")
+        assert not session.preview("read").allowed
+        session.record(session.check("edit"), result="done")
+
+
 def test_answer_is_that_of_the_moment_of_the_call(tmp_path: Path) -> None:
     """What the condition reads may be different when the result is there."""
     file = tmp_path / "policy.yaml"

@@ -86,6 +86,12 @@ def test_refund_without_a_window() -> None:
     assert usage.used == 1
 
 
+def test_refund_to_a_budget_that_has_no_window_any_more() -> None:
+    usage = _usage_of((1, 10), (2, 20))
+    usage.refund(10, 1, None)
+    assert usage.used == 20
+
+
 def test_charge_that_has_just_left_the_window_cannot_be_refunded() -> None:
     usage = _usage_of((5, 3), (15, 4))
     usage.refund(3, 5, WITHIN)

@@ -195,12 +195,12 @@ def test_an_uncertain_state_change_refuses_no_repetition_for_certain(
 ) -> None:
     """The placeholder has no `data`, so the policy would take the call for a read-only one."""
     text = "classify: {state_changing: \"call.tool == 'send' && has(call.args.data)\"}\n"
-    text += "limits: {default: {repeat: {max: 2, same: call_and_result}}}"
+    text += "limits: {default: {repeat: {max: 2, same: call_and_result}, no_progress: {max: 2}}}"
     look: Call = ("read", {"path": "/a"}, "same")
     calls = [look, look, ("send", {"data" if change else "x": 1}, "sent"), look]
-    known, hidden = _both(tmp_path, calls, text)
-    assert known[-1] == ("allow" if change else "block")
-    assert hidden[-1] == "unknown"
+    known, hidden = _both(tmp_path, [*calls, ("read", {"path": "/b"}, "same")], text)
+    assert known[-2:] == ["allow" if change else "block", "allow"]
+    assert hidden[-2:] == ["unknown", "allow"], "no limit can refuse a call that is new"
 
 
 def test_a_success_without_its_text_is_a_success(tmp_path: Path) -> None:

@@ -167,3 +167,14 @@ def test_a_limit_of_zero_has_nothing_used(tmp_path: Path) -> None:
     file.write_text("policyguard: 1\nname: m\nlimits: {default: {failures: {max: 0}}}\n")
     (violation,) = Guard.load(file).session("s").check("x").violations
     assert (violation.used, violation.limit) == (0, 0)
+
+
+def test_a_value_in_a_message_has_at_most_200_characters(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        'policyguard: 1\nname: m\nrules: {r: {tools: [x], message: "<{call.args.to}>"}}\n'
+    )
+    session = Guard.load(file).session("s")
+    assert f"<{'a' * 200}>" in session.check("x", {"to": "a" * 200}).message
+    cut = session.check("x", {"to": "a" * 201}).message
+    assert f"<{'a' * 200}…>" in cut

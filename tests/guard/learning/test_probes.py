@@ -221,6 +221,21 @@ def test_a_ban_for_a_tree_tries_no_call_of_another_session(tmp_path: Path, setti
     assert effects == ["block"] * 3
 
 
+def test_one_probe_at_a_time_is_tried_for_a_tree(tmp_path: Path) -> None:
+    limits = "limits: {default: {failures: {max: 2, count: tree}}}\n"
+    with Guard.load(policy(tmp_path / "p.yaml", limits)) as guard:
+        root = guard.session("root")
+        child, other = (guard.session(name, parent=root) for name in ("child", "other"))
+        assert [_fail(child, name) for name in "ab"] == ["allow"] * 2
+        probe = other.check("bash", {"command": "c"})
+        assert probe.effect == "advise"
+        sessions = (other, root, child)
+        effects = [one.check("bash", {"command": one.id}).effect for one in sessions]
+        assert effects == ["block"] * 3
+        other.record(probe, result="done")
+        assert root.check("bash", {"command": "d"}).effect == "allow"
+
+
 def test_a_limit_of_zero_tries_none_of_the_calls_that_it_only_observes(tmp_path: Path) -> None:
     limits = "mode: observe\nlimits: {default: {failures: {max: 0}}}\n"
     with Guard.load(policy(tmp_path / "p.yaml", limits)) as guard:

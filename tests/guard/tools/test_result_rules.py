@@ -108,6 +108,15 @@ def test_what_cannot_be_read_is_withheld(session: Session, tool: str, value: Any
     assert "it nests too deeply, or a number in it is too long" in recorded.violations[0].text
 
 
+def test_advice_leaves_what_cannot_be_read(tmp_path: Path) -> None:
+    policy = "policyguard: 1\nname: p\nresult_rules: {note: {tools: [get], effect: advise}}\n"
+    value = nested(50_000)
+    recorded = record(load_guard(tmp_path, policy).session("s"), "get", result=value)
+    assert [violation.effect for violation in recorded.violations] == ["advise"]
+    assert "is withheld" not in str(recorded.advice)
+    assert not recorded.outcome.report.edited
+
+
 def test_a_cycle_is_redacted_as_text(session: Session) -> None:
     value: dict[str, Any] = {"x": WORD}
     value["self"] = value

@@ -142,8 +142,9 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     """Options before the subcommand that do not change what the command does."""
     long: bool = False
     """Whether its options are words after one dash, as `-delete` of find."""
-    reads: Literal["operands", "rest", "none"] | None = None
-    """Which operands it reads as files (`rest`: all but the first); None: any word may be one."""
+    reads: Literal["operands", "rest", "written", "none"] | None = None
+    """Which operands it reads as files (`rest`: all but the first, `written`: any word that holds
+    nothing unknown); None: any word may be one."""
     script_options: tuple[str, ...] = ()
     """Options with which its first operand is a file too, where it `reads` the rest, as `-e` of
     grep."""
@@ -163,6 +164,8 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     option before), or a prefix (`of=`)."""
     edits: tuple[str, ...] = ()
     """Options with which it writes the files that it reads, as `-i` of sed."""
+    values_for: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    """By subcommand, options that take a value behind it, as `-b` of `git checkout`."""
     keeps_lines: tuple[str, ...] = ()
     """Options with which it prints some of the lines that it reads, as `-v` of grep; a number is
     one, too."""

@@ -64,7 +64,10 @@ def read_arguments(words: Sequence[str], program: Program) -> Arguments:
             ended, may_be_value = True, False
         else:
             following = words[index] if index < len(words) else None
-            option, taken = _read_option(word, words[index : index + 2], program)
+            values = program.values
+            if operands and operands[0] in program.values_for:
+                values += program.values_for[operands[0]]
+            option, taken = _read_option(word, words[index : index + 2], program, values)
             options.append(option)
             index += taken
             may_be_value = not (program.values or taken or option.takes_value)
@@ -82,7 +85,9 @@ def read_arguments(words: Sequence[str], program: Program) -> Arguments:
     )
 
 
-def _read_option(word: str, behind: Sequence[str], program: Program) -> tuple[Option, int]:
+def _read_option(
+    word: str, behind: Sequence[str], program: Program, values: Sequence[str]
+) -> tuple[Option, int]:
     """Read an option; return also how many of the words behind it are its own."""
     following = behind[0] if behind else None
     name, equals, value = word.partition("=")
@@ -90,12 +95,12 @@ def _read_option(word: str, behind: Sequence[str], program: Program) -> tuple[Op
         return Option(word, "".join(behind[1:]), takes_value=True), len(behind)
     if equals:
         return Option(name, value, takes_value=True), 0
-    if word in program.values or word in program.text:
+    if word in values or word in program.text:
         return Option(word, following, takes_value=True), int(following is not None)
     if not word.startswith("--") and not program.long:
         for position in range(1, len(word)):
             flag, rest = f"-{word[position]}", word[position + 1 :]
-            if flag in program.values or flag in program.text:
+            if flag in values or flag in program.text:
                 if rest:
                     return Option(word, rest, takes_value=True), 0
                 return Option(word, following, takes_value=True), int(following is not None)

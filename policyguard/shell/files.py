@@ -76,6 +76,8 @@ def _saves(program: Program, arguments: Arguments) -> bool:
 
 
 def _is_flag(flag: str, text: str) -> bool:
+    if text[:2] == "--" and len(text) > 3 and flag.startswith(text):
+        return True  # cut short
     return text == flag or (len(flag) == 2 and text[:2] != "--" and flag[1] in text[1:])
 
 
@@ -88,6 +90,10 @@ def find_read(command: SimpleCommand, program: Program, arguments: Arguments) ->
         yield MANY
     if program.loads:
         yield from _find_loaded(program, arguments)
+    if program.reads == "written" and not reads_all(program, arguments):
+        values = [option.value for option in arguments.options if option.value is not None]
+        for word in filter(is_static, (*arguments.operands, *values)):
+            yield normalize(_strip(word.removeprefix("fileb:").removeprefix("file:")))
     if not reads_all(program, arguments):
         return
     for word in drop_script(program, arguments):
@@ -110,8 +116,8 @@ def reads_nothing(program: Program, arguments: Arguments) -> bool:
 
 
 def reads_all(program: Program, arguments: Arguments) -> bool:
-    """Whether a command may read each file that its operands name, known or not."""
-    return program.reads != "none" or (
+    """Whether a command may read each file that its operands name, written out or not."""
+    return program.reads not in ("none", "written") or (
         bool(program.reads_with)
         and (
             _has_subcommand(program.reads_with, arguments)

@@ -40,6 +40,8 @@ _OPTIONS_OF_READ: tuple[list[str], ...] = (
     ["-rd", ""],
 )
 """Options of `read` with which it reads lines, or all up to a null character."""
+_ALL_OF_LS = ("-a", "-f", "--all")
+"""Options with which ls names `..`, too."""
 _ESCAPED = {"n": "\n", "t": "\t", "\\": "\\"}
 
 
@@ -104,7 +106,8 @@ class Outputs:
             return MANY
         if is_cut and (names := self.printed_names(indices)):
             return "\n".join(names)
-        return ANY if self._prints_names_elsewhere(indices) else NAME
+        prints_others = any(map(self._prints_others, self._find_sources(indices)))
+        return ANY if prints_others or self._prints_names_elsewhere(indices) else NAME
 
     def _assigns(self, name: str) -> bool:
         return any(name in command.variables for command in self._reading.commands)
@@ -171,7 +174,7 @@ class Outputs:
         operands = [word for word in command.arguments if word[:1] != "-" and word not in words]
         if known.reads == "rest" and "--files" not in words:
             operands = operands[1:]  # behind the pattern
-        if name == "ls" and (_has_word(command, "-a", known) or _has_word(command, "-f", known)):
+        if name == "ls" and any(_has_word(command, word, known) for word in _ALL_OF_LS):
             return [MANY]  # `..` is one of them
         files = [f"./{NAME}"] if name == "ls" or not operands else []
         for word in operands:

@@ -91,7 +91,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
 AT_FIRST = Place()
 """Where a text starts."""
-ANYWHERE = Place(_ANYWHERE)
+ANYWHERE = Place(_ANYWHERE, stack=None)
 ABROAD = Place((f"/{NAME}",))
 """Where a text starts that runs on another host or in a container."""
 UNREACHED = Place(())
@@ -127,9 +127,16 @@ class Position(msgspec.Struct, frozen=True, gc=False):
         return Position(self.passed.join(other.passed), self.failed.join(other.failed))
 
     def covers(self, other: Position) -> bool:
-        """Whether a shell that is in a folder at the other position may be in it at this one."""
-        folders = self.settle().folders
-        return MANY in folders or {*folders}.issuperset(other.settle().folders)
+        """Whether where a shell may be at the other position, it may be at this one, too."""
+        here, there = self.settle(), other.settle()
+        return (
+            _covers(here.folders, there.folders)
+            and _covers(here.previous, there.previous)
+            and (
+                here.stack is None
+                or (here.stack == there.stack and here.may_lack_last >= there.may_lack_last)
+            )
+        )
 
     def negate(self) -> Position:
         """Return where a shell is behind `! a`, with where it was behind `a`."""
@@ -152,6 +159,10 @@ def may_move(text: str) -> bool:
 def needs_place(text: str) -> bool:
     """Whether a text may change the folder, or say from where it is not gone on."""
     return may_move(text) or any(word in text for word in _LEAVING)
+
+
+def _covers(folders: Folders, others: Folders) -> bool:
+    return MANY in folders or {*folders}.issuperset(others)
 
 
 def _unite(folders: Folders, others: Sequence[str]) -> Folders:

@@ -37,6 +37,8 @@ def find_places(text: str) -> dict[str, set[str]]:
         ("mark 1", {""}),
         ("cd /a && mark 1", {"/a"}),
         ("cd /a; mark 1", {"", "/a"}),
+        ("set -e; for d in /a /b; do cd $d; break; done; mark 1", {"/a", "/b", ""}),
+        ("set -e; cd /a; cd /b; while x; do cd -; mark 1; cd /c; cd /b; done", {"/a", "/c"}),
         ("cd /a\nmark 1", {"", "/a"}),
         ("cd /a || mark 1", {""}),
         ("cd /a || exit; mark 1", {"/a"}),

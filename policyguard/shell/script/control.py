@@ -152,13 +152,13 @@ class Control:
             reading.variables.position = Position(reading.variables.position.passed, UNREACHED)
 
     @contextmanager
-    def loop(self) -> Iterator[None]:
-        """Run the body of a loop, which may end early."""
+    def loop(self) -> Iterator[list[Position]]:
+        """Run the body of a loop; yield where it ends early, which is noted meanwhile."""
         ends = list[Position]()
         process = self._reading.variables.process
         outer, self._loops = self._loops, (*self._loops, (process, ends))
         try:
-            yield
+            yield ends
         finally:
             self._loops = outer
             variables = self._reading.variables

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from policyguard.shell.command_line import MANY
+from policyguard.shell.folders import Position
 from policyguard.shell.script.inputs import Input, Tail
 from policyguard.shell.script.syntax_tree import EXPRESSIONS, Node
 from policyguard.shell.script.variables.values import Value
@@ -35,7 +36,7 @@ def run_for(reading: Statements, node: Node, given: Input, tail: Tail) -> list[i
     variables = reading.variables
     kept, ends, indices = variables.keep(), list[Value](), list[int]()
     is_sure_to_run = bool(values) and all(map(is_one_word, values))
-    outer, bounds = reading.repeats, reading.bounds
+    outer, bounds, places = reading.repeats, reading.bounds, list[Position]()
     is_known = 0 < len(values) * outer <= bounds.loop_values
     rounds = [[value] for value in values] if is_known else [values]
     reading.repeats *= len(rounds)
@@ -44,8 +45,9 @@ def run_for(reading: Statements, node: Node, given: Input, tail: Tail) -> list[i
         before = len(reading.commands)
         variables.replace_by_one_of(name, some)
         if len(some) == 1 and is_one_word(some[0]):
-            with reading.control.loop():
+            with reading.control.loop() as early:
                 indices += reading.run_all(bodies, given, tail)
+            places += early
         else:
             indices += run_again_and_again(reading, bodies, given, tail)
         ends += variables.list_values(name)  # a loop may end before its last value
@@ -53,6 +55,8 @@ def run_for(reading: Statements, node: Node, given: Input, tail: Tail) -> list[i
         if now + len(rounds) * (now - before) > bounds.commands:
             rounds = [[value for each in rounds for value in each]]
     reading.repeats = outer
+    for place in places:  # `break` goes on behind all rounds
+        variables.position = variables.position.join(place)
     variables.join(kept)
     variables.add_values(name, ends if is_sure_to_run else [MANY], kept)
     return indices

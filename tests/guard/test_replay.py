@@ -109,6 +109,16 @@ def test_result_fails_as_it_says_or_else_by_its_codes(
     assert recorded.outcome.ok is ok
 
 
+def test_result_rules_of_the_recorded_policy_have_no_effect(guard: ReplayGuard) -> None:
+    session = _start(guard)
+    session.check(_call(1))
+    rule = "result_rules/leak"
+    event = Completed("s", SECOND, "c1", text="x", fired=(rule,), edited=True, halted_by=rule)
+    report = session.record(event).outcome.report
+    assert (report.fired, report.edited, report.halted_by) == ((), False, "")
+    assert session.check(_call(2, "look")).allowed
+
+
 def test_no_limit_can_fire_on_a_new_call(guard: ReplayGuard) -> None:
     session = _start(guard)
     plans = [guard._evaluator.plan("list", "", "", (), "")]
@@ -137,6 +147,20 @@ def test_limit_can_fire_on_a_call_in_other_words(tmp_path: Path) -> None:
     session.record(Completed("s", SECOND, "c1", text="x"))
     assert session.can_fire(Admitted("s", SECOND, "c2", "list", {"query": "NEW orders"}), plans)
     assert not session.can_fire(Admitted("s", SECOND, "c2", "list", {"query": "new"}), plans)
+
+
+def test_limit_can_fire_on_a_call_that_its_key_makes_the_same(tmp_path: Path) -> None:
+    repeat = "repeat: {max: 1, key: call.args.of}"
+    (tmp_path / "p.yaml").write_text(
+        f"policyguard: 1\nname: p\nlimits: {{default: {{{repeat}}}}}\n"
+    )
+    guard = ReplayGuard(compile_policy(tmp_path / "p.yaml"))
+    session = _start(guard)
+    session.check(Admitted("s", SECOND, "c1", "list", {"of": "x", "n": 1}))
+    session.record(Completed("s", SECOND, "c1", text="x"))
+    again = Admitted("s", SECOND, "c2", "list", {"of": "x", "n": 2})
+    assert session.can_fire(again, [guard._evaluator.plan("list", "", "", (), "")])
+    assert not session.check(again).allowed
 
 
 def test_limit_can_fire_after_a_failure(tmp_path: Path) -> None:

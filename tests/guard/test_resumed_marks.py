@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from policyguard import Guard
+from policyguard.store.memory.store import MemoryStore
 from tests.guard import test_marks as marks
 from tests.guard import test_stored_marks as stored_marks
 from tests.guard.test_marks import run
@@ -57,3 +60,24 @@ def test_call_that_cleared_a_mark_is_released_under_a_policy_without_marks(tmp_p
         child = guard.session("child")
         child.release(running.id)
         assert child.in_flight == {}
+
+
+@pytest.mark.parametrize("lead", [1, 2])
+def test_a_result_sets_nothing_that_another_store_has_cleared(tmp_path: Path, lead: int) -> None:
+    """The call was admitted with the store that has `lead` more clearings."""
+    policy, journal = write_policy(tmp_path, stored_marks.POLICY), tmp_path / "journal"
+    former, present = (MemoryStore(caps=stored_marks.CAPS) for _ in range(2))
+    with Guard.load(policy, store=present) as guard:
+        session = guard.session("t", project="p")
+        assert run(session, "read", path="/x")
+        assert run(session, "edit", path="/x")
+    with Guard.load(policy, store=former, journal=journal) as guard:
+        session = guard.session("s", project="p")
+        for _ in range(present.marks.version() + lead):
+            session.mark("fresh")
+        testing = session.check("test")
+    assert former.marks.version() == present.marks.version() + lead
+    with Guard.load(policy, store=present, journal=journal) as guard:
+        session = guard.session("s", project="p")
+        assert session.record(testing.id, result="passed").counted
+        assert not session.preview("ship", {}).allowed

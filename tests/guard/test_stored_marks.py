@@ -457,6 +457,7 @@ def test_what_a_locked_store_did_not_take_waits_for_it(policy: Path, tmp_path: P
 def test_calls_that_read_and_change_no_such_mark_run_while_the_store_is_locked(
     policy: Path, tmp_path: Path
 ) -> None:
+    policy.write_text(POLICY.replace("marks:", "marks:\n  own: {set: {tools: [note]}}"))
     store = SqliteStore(tmp_path / "state" / "store.db", caps=CAPS, timeout=0.1)
     with Guard.load(policy, store=store) as guard:
         session = guard.session("s", agent="a", project="p")
@@ -468,6 +469,7 @@ def test_calls_that_read_and_change_no_such_mark_run_while_the_store_is_locked(
         assert session.record(writing, result="done").errors, "so something waits to be written"
         session.record(begun, result="done")
         assert session.check("list", {}).allowed
+        assert session.check("note", {}).allowed
         for tool in ("write", "merge", "ship", "edit"):
             decision = session.check(tool, {"path": "/x"})
             assert not decision.allowed, tool
@@ -580,14 +582,22 @@ def test_what_a_refused_call_would_have_cleared_stays_set(policy: Path, tmp_path
         assert run(one, "ship")
 
 
-def test_what_a_refused_call_would_have_cleared_is_read_again(policy: Path, tmp_path: Path) -> None:
+def test_what_a_refused_call_would_have_cleared_is_read_again(
+    policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     policy.write_text("".join(line for line in POLICY.splitlines(True) if "[edit], un" not in line))
     store = SqliteStore(tmp_path / "state" / "store.db", caps=CAPS, timeout=0.1)
+    reads, changes = [], store.marks.changes
     with Guard.load(policy, store=store) as guard:
         session = guard.session("s", agent="a", project="p")
         run(session, "test")
         _refuse(session, store.path, "edit")
+        monkeypatch.setattr(
+            store.marks, "changes", lambda since: (reads.append(since), changes(since))[1]
+        )
         assert run(session, "ship"), "no edit has cleared it"
+        assert run(session, "list")
+    assert reads == [0]
 
 
 def _refuse(session: Session, path: Path, tool: str) -> None:

@@ -385,7 +385,7 @@ def test_a_call_waits_until_all_that_ask_are_content(tmp_path: Path, clock: Cloc
         assert len(asked.violations) == 2
         assert session.approve(asked, by="ann") is False
         (question,) = guard.questions()
-        assert question.call == asked.id
+        assert (question.call, question.asked_at) == (asked.id, clock.now / 10**9)
         assert session.approve(asked, by="bo", labels=["lead"]) is False
         assert len(guard.questions()) == 1
         assert session.approve(asked, by="cy", labels=["lead"]) is True

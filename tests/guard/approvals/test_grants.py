@@ -401,6 +401,11 @@ def test_it_may_expire_at_a_time(policy: Path, clock: Clock) -> None:
         session.approve(decision, by="ann", expires=60)
 
 
+def test_it_expires_when_time_ends_at_the_latest(policy: Path, clock: Clock) -> None:
+    session = load(policy, clock).session("s")
+    assert grant(session, "plain", {}, "tool", expires=timedelta.max).expires_at == 2**63 - 1
+
+
 def test_several_people_must_want_the_same_remembered(policy: Path, clock: Clock) -> None:
     guard = load(policy, clock)
     session = guard.session("s")
@@ -568,6 +573,24 @@ def test_a_forged_row_grants_nothing(
     from policyguard.store.sqlite.store import SqliteStore
 
     assert "grants" in SqliteStore(store, caps=None, read_only=True).find_edited()
+
+
+def test_a_copy_of_a_row_under_another_id_grants_nothing(
+    policy: Path, clock: Clock, tmp_path: Path
+) -> None:
+    store = tmp_path / "s" / "store.db"
+    with load(policy, clock, store=store) as guard:
+        made = grant(guard.session("s", project="p"), "plain", {}, "tool", scope="project")
+        with sqlite3.connect(store) as connection:
+            connection.execute(
+                "INSERT INTO grants SELECT 'gzzzzzzzzzzzz', scope, key, state, updated_at, "
+                "payload, revoked_by, mac, version, used FROM grants"
+            )
+        connection.close()
+        guard.revoke(made.id, by="ann")
+    with load(policy, clock, store=store) as guard:
+        assert not guard.session("t", project="p").preview("plain", {}).allowed
+        assert guard.grants() == ()
 
 
 def test_an_honest_row_of_another_key_grants_nothing(

@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from policyguard.store.memory.store import MemoryStore
 from policyguard.store.quota.protocol import Quota
-from tests.guard.budgets.test_shared_budgets import SECOND, Workspace, count_allowed, violation_text
+from tests.guard.budgets.test_shared_budgets import (
+    CAPS,
+    SECOND,
+    Workspace,
+    count_allowed,
+    violation_text,
+)
 from tests.guard.journals.test_write_errors import locked_store
 
 
@@ -133,3 +140,19 @@ def test_usage_that_waits_for_the_store_is_as_late_as_the_latest_of_it(
         assert session.check("tool", {"n": 2}).errors
     workspace.clock.now += 3000 * SECOND
     assert not session.check("tool", {"n": 3}).allowed
+
+
+def test_calls_within_a_lease_read_no_charges_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore(caps=CAPS)
+    workspace = Workspace(tmp_path, "budgets: {b: {calls: 1000, per: project}}")
+    session = workspace.guard(store).session("s", project="p")
+    reads, refresh = [], store.quotas.refresh
+    monkeypatch.setattr(
+        store.quotas,
+        "refresh",
+        lambda *args, **options: (reads.append(1), refresh(*args, **options)),
+    )
+    assert count_allowed(session, max_calls=30) == 30
+    assert 0 < len(reads) < 15

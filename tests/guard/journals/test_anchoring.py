@@ -6,8 +6,13 @@ import gc
 import subprocess
 import sys
 import threading
+from pathlib import Path
+
+import pytest
 
 from policyguard import Guard
+from policyguard.guard.journals import anchoring
+from policyguard.guard.journals.anchoring import JournalAnchoring
 from policyguard.store.protocol import Caps
 from tests.store.postgres_server import postgres
 from tests.store.test_handover import Host, PostgresStore, hosts, wait_until_put
@@ -59,3 +64,23 @@ def test_the_thread_ends_when_its_guard_is_dropped(hosts: tuple[Host, Host]) -> 
     thread.join(30)
     assert not thread.is_alive()
     store.close()
+
+
+def test_the_thread_reports_an_error_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks = threading.Semaphore(0)
+
+    def fail() -> None:
+        looks.release()
+        raise RuntimeError("defect")
+
+    guard = Guard.load("core", store=tmp_path / "state" / "store.db")
+    with guard, monkeypatch.context() as patch:
+        patch.setattr(anchoring, "_PAUSE", 0.0)
+        patch.setattr(guard._journal, "anchor_all", fail)
+        thread = JournalAnchoring(guard)
+        thread.start()
+        assert all(looks.acquire(timeout=30) for _ in range(2))
+        thread.close()
+    assert "lines of journals could not be put into the store" in caplog.text

@@ -42,3 +42,12 @@ def test_a_check_asks_the_store_once_a_second_at_most(
     for number in range(30):
         assert session.check("build", {"target": number}).allowed
     assert len(polls) < 15
+
+
+def test_each_poll_makes_what_is_known_current(tmp_path: Path) -> None:
+    guard = load(tmp_path, MemoryStore(caps=CAPS))
+    sync = guard._constraint_sync
+    assert sync is not None
+    loaded_at = sync.current_at
+    assert guard.constraints() == ()
+    assert sync.current_at > loaded_at

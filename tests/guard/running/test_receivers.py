@@ -121,6 +121,19 @@ def test_many_objects_before_it_hide_no_loop_of_a_helper(tmp_path: pathlib.Path)
             method(session)(Account("ann"))
 
 
+def test_too_many_objects_make_one_with_equal_data_another(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(f"{POLICY}bounds: {{in_flight: 4}}\n")
+    session = Guard.load(file).session("a")
+    others = [Account("bob", object()) for _ in range(4)]
+    with session:
+        for _ in range(3):
+            method(session)(Account("ann"))
+        for other in others:
+            method(session)(other)
+        assert method(session)(Account("ann")) == "ann"
+
+
 @pytest.mark.parametrize(
     ("client", "is_compared"),
     [([[[[[1]]]]], True), ([[[[[[1]]]]]], False), ([[1]] * 48, True), ([1, *[[1]] * 48], False)],

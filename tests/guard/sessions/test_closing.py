@@ -204,6 +204,7 @@ def test_report_to_a_closed_guard_is_not_counted_and_has_an_error(
     session = guard.session("s")
     decision = session.check("read")
     guard.close()
+    assert session.in_flight == {}
     recorded = session.record(decision, result="too late")
     assert not recorded.counted
     assert recorded.outcome.ok

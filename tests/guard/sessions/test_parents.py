@@ -321,3 +321,12 @@ def test_sessions_that_were_each_others_parents_go_on(tmp_path: Path) -> None:
     for name in ("first", "second"):
         with load(tmp_path, store=True) as guard:
             assert guard.session(name).check("x", {"in": name}).allowed
+
+
+def test_session_without_a_parent_opens_no_session_with_an_empty_id(tmp_path: Path) -> None:
+    with load(tmp_path, store=True) as guard:
+        for id_ in ("", "s"):
+            assert guard.session(id_).check("x").allowed
+    with load(tmp_path, store=True) as guard, load(tmp_path, store=True) as other:
+        assert len(guard.session("s").in_flight) == 1
+        assert len(other.session("").in_flight) == 1

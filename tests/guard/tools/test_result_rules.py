@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from mcp import types
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from policyguard import Guard, RedactedError, Session, ToolTimeoutError
 from policyguard.model.event import CallEnded
@@ -48,6 +48,13 @@ class Model(BaseModel):
     count: int = 1
 
 
+class Strict(BaseModel):
+    """A result that does not fit its model once it is redacted."""
+
+    word: str = Field(pattern="^swordfish-[0-9]{4}$")
+    hint: str
+
+
 def load_guard(folder: Path, policy: str = POLICY, *, store: bool = True) -> Guard:
     file = folder / "policy.yaml"
     file.write_text(policy)
@@ -81,6 +88,11 @@ def test_structures_keep_their_type(session: Session) -> None:
     assert hand_on(None) is None
     untouched = {"a": [1, 2.5, "x"]}
     assert hand_on(untouched) is untouched
+
+
+def test_a_model_that_rejects_what_is_redacted_becomes_json(session: Session) -> None:
+    recorded = record(session, "get", result=Strict(word=WORD, hint=WORD[:9]))
+    assert recorded.result == {"word": "[word]", "hint": "swordfish"}
 
 
 def test_names_that_are_no_texts_are_searched_too(session: Session) -> None:
@@ -153,6 +165,20 @@ def test_mcp_results_are_redacted_in_every_part(session: Session) -> None:
     dumped = handed_on.model_dump(by_alias=True)
     assert dumped["structuredContent"] == {"list": [{"[word]": "[word]"}]}
     assert "fish" not in repr(dumped)
+
+
+@pytest.mark.parametrize(("rows", "is_withheld"), [(5, True), (1, False)])
+def test_rules_read_the_structured_content_that_the_text_does_not_show(
+    tmp_path: Path, rows: int, is_withheld: bool
+) -> None:
+    rule = "large: {tools: [query], when: outcome.data.rows > 2, effect: withhold}"
+    session = load_guard(tmp_path, f"{POLICY}  {rule}\n").session("s")
+    content = [{"type": "text", "text": '{"rows": 0}'}]
+    recorded = record(
+        session, "query", result={"content": content, "structuredContent": {"rows": rows}}
+    )
+    assert [one.id for one in recorded.violations] == ["result_rules/large"] * is_withheld
+    assert not recorded.errors
 
 
 def test_a_structure_with_a_match_over_several_parts_becomes_text(tmp_path: Path) -> None:

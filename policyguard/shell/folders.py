@@ -9,7 +9,16 @@ from collections.abc import Sequence
 import msgspec
 
 from policyguard.engines.lazy_pattern import lazy_pattern
-from policyguard.shell.command_line import ANY, GLOB, HERE, MANY, NAME, START
+from policyguard.shell.command_line import (
+    ANY,
+    GLOB,
+    HERE,
+    MANY,
+    NAME,
+    START,
+    Redirect,
+    SimpleCommand,
+)
 from policyguard.shell.words import is_static
 
 FOLDER_COMMANDS = frozenset(("cd", "pushd", "popd"))
@@ -227,6 +236,19 @@ def write_from_start(text: str) -> str:
         return f"../{NAME}" if match[2] is None else "."
 
     return _FROM_START.sub(write, text) if START in text else text
+
+
+def place_from_start(command: SimpleCommand) -> SimpleCommand:
+    """Return a command with paths as they are written in the folder where it and the text start."""
+    if command.folders != HERE:
+        return command
+    redirects = [Redirect(one.writes, write_from_start(one.target)) for one in command.redirects]
+    return msgspec.structs.replace(
+        command,
+        path=write_from_start(command.path),
+        arguments=tuple(map(write_from_start, command.arguments)),
+        redirects=tuple(redirects),
+    )
 
 
 def join_folder(folder: str, path: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from policyguard.shell.command_line import ANY, GLOB, MANY, Redirect, SimpleCommand
 from policyguard.shell.script.inputs import NO_TAIL, NOTHING, UNKNOWN_FILE, Input, Tail
 from policyguard.shell.script.rewriting import MARK, lift
-from policyguard.shell.script.syntax_tree import Node, parse
+from policyguard.shell.script.syntax_tree import Node, parse, redirects_last
 from policyguard.shell.script.word_reader import read_raw
 from policyguard.shell.script.written_files import WrittenFiles
 from policyguard.shell.words import join
@@ -38,6 +38,7 @@ class Redirections:
     def __init__(self, reading: Statements, files: WrittenFiles) -> None:
         self._reading = reading
         self._files = files
+        self._of_list: list[Node] = []
 
     def may_fail(self, node: Node) -> bool:
         """Whether a redirection of a statement may keep it from running."""
@@ -87,17 +88,13 @@ class Redirections:
 
     def run(self, node: Node, given: Input, tail: Tail) -> list[int]:
         """Run a statement with its redirections, or the body of a function with those of that."""
-        body = None
-        found = NOTHING
-        outputs: list[Node] = []
-        for child in node.named_children:
-            if child.type not in REDIRECTS:
-                body = child
-                continue
-            more, read, to_process = self.read(child)
-            tail = tail.join(more)
-            found = read or found
-            outputs += to_process
+        redirects = [child for child in node.named_children if child.type in REDIRECTS]
+        bodies = [child for child in node.named_children if child.type not in REDIRECTS]
+        body = bodies[-1] if bodies else None
+        if body is not None and body.type == "list" and redirects_last(node):
+            self._of_list = redirects
+            return self._reading.run(body, given, tail)
+        tail, found, outputs = self._read_all(redirects, tail)
         if found and body is not None and body.type in WITH_LAST:
             tail = tail.join(Tail(given=found))  # it stands behind the last of several commands
         else:
@@ -109,6 +106,27 @@ class Redirections:
             indices = self._reading.run(body, given, tail)
         self.feed(outputs, indices)
         return indices
+
+    def take_those_of_list(self) -> list[Node]:
+        """Return the redirections behind the list that begins, which its last command has."""
+        redirects, self._of_list = self._of_list, []
+        return redirects
+
+    def run_last(self, node: Node, redirects: list[Node], given: Input, tail: Tail) -> list[int]:
+        """Run the last command of a list with the redirections behind it."""
+        tail, found, outputs = self._read_all(redirects, tail)
+        indices = self._reading.run(node, given, tail.join(Tail(given=found)))
+        self.feed(outputs, indices)
+        return indices
+
+    def _read_all(self, redirects: list[Node], tail: Tail) -> tuple[Tail, Input, list[Node]]:
+        found, outputs = NOTHING, list[Node]()
+        for node in redirects:
+            more, read, to_process = self.read(node)
+            tail = tail.join(more)
+            found = read or found
+            outputs += to_process
+        return tail, found, outputs
 
     def feed(self, outputs: Sequence[Node], indices: list[int]) -> None:
         """Run the commands of `>(…)`, which read what those of `indices` write."""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from policyguard.shell.command_line import HERE, MANY, CommandLine, Redirect, SimpleCommand
-from policyguard.shell.folders import may_move, needs_place, write_from_start
+from policyguard.shell.command_line import HERE, MANY, CommandLine, SimpleCommand
+from policyguard.shell.folders import may_move, needs_place, place_from_start
 from policyguard.shell.plain import has_control_characters
+from policyguard.shell.script import syntax_tree
 from policyguard.shell.script.branches import run_case, run_if
 from policyguard.shell.script.control import Control
 from policyguard.shell.script.evaluated import has_command, run_evaluated
@@ -50,20 +51,8 @@ _UNCERTAIN = _CONDITIONAL | {
 _BEARING_FAILURE = frozenset(("list", "pipeline", "subshell", "negated_command"))
 """Statements in which a command may fail, whatever `set -e` says."""
 _HIDDEN_FILES = re.compile("(?:dot_?glob|glob_?dots|GLOBIGNORE)", re.IGNORECASE)
+_NAMING_START = re.compile("pwd|PWD|realpath|readlink")
 _IN_BACKGROUND = re.compile(rb"\s*&(?!&)")
-
-
-def _write_from_start(command: SimpleCommand) -> SimpleCommand:
-    """Return a command with plain paths, if it runs in the folder where the text starts."""
-    if command.folders != HERE:
-        return command
-    words = tuple(map(write_from_start, command.arguments))
-    redirects = tuple(
-        Redirect(one.writes, write_from_start(one.target)) for one in command.redirects
-    )
-    return msgspec.structs.replace(
-        command, path=write_from_start(command.path), arguments=words, redirects=redirects
-    )
 
 
 class TooMuchError(Exception):
@@ -110,7 +99,7 @@ class Statements:
         """Return the result of the reading."""
         self.control.finish()
         if self._names_start:
-            self.commands = [_write_from_start(command) for command in self.commands]
+            self.commands = [place_from_start(command) for command in self.commands]
         return CommandLine(tuple(self.commands), tuple(self.opaque))
 
     def read_text(self, text: str, given: Input = NOTHING) -> list[int]:
@@ -145,9 +134,7 @@ class Statements:
     def _read_statements(self, text: str, given: Input) -> list[int]:
         if "$" in text or "`" in text:
             self.variables.expect(text)
-        self._names_start = (
-            self._names_start or "PWD" in text or "pwd" in text or "realpath" in text
-        )
+        self._names_start |= _NAMING_START.search(text) is not None
         if ("glob" in text or "GLOB" in text) and _HIDDEN_FILES.search(text):
             self.matches_hidden = True
         plain = self.reader.split_plain(text)
@@ -200,9 +187,10 @@ class Statements:
             given, tail = tail.given, Tail(tail.redirects, tail.words)
         if kind == "command":
             return self._run_command(node, given, tail)
-        kept = self.variables.keep() if kind in _CONDITIONAL else None
+        runs_all = kind == "redirected_statement" and syntax_tree.redirects_last(node)
+        kept = self.variables.keep() if kind in _CONDITIONAL and not runs_all else None
         is_certain, ends_text = self.is_certain, self.control.ends_text
-        if kind in _UNCERTAIN:
+        if kind in _UNCERTAIN and not runs_all:
             self.is_certain = False
         if kind in _BEARING_FAILURE:
             self.control.ends_text = False

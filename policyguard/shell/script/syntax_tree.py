@@ -88,3 +88,9 @@ def is_simple(node: Node) -> bool:
     return kind in _SIMPLE or (
         kind == "redirected_statement" and node.named_children[0].type in _SIMPLE
     )
+
+
+def redirects_last(node: Node) -> bool:
+    """Whether redirections stand behind a list, and belong to its last command, a simple one."""
+    body = node.named_children[0]
+    return body.type == "list" and is_simple(body.named_children[-1])

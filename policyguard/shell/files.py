@@ -90,11 +90,9 @@ def find_read(command: SimpleCommand, program: Program, arguments: Arguments) ->
         yield MANY
     if program.loads:
         yield from _find_loaded(program, arguments)
-    if program.reads == "written" and not reads_all(program, arguments):
-        values = [option.value for option in arguments.options if option.value is not None]
-        for word in filter(is_static, (*arguments.operands, *values)):
-            yield normalize(_strip(word.removeprefix("fileb:").removeprefix("file:")))
     if not reads_all(program, arguments):
+        if program.reads == "written":
+            yield from _find_written_out(arguments)
         return
     for word in drop_script(program, arguments):
         yield normalize(_strip(word))
@@ -134,6 +132,13 @@ def drop_script(program: Program, arguments: Arguments) -> tuple[str, ...]:
         for option in arguments.options
     )
     return arguments.operands[1:] if is_script else arguments.operands
+
+
+def _find_written_out(arguments: Arguments) -> Iterator[str]:
+    """Yield the files in the words of a command that hold nothing unknown: `file://a` is one."""
+    values = [option.value for option in arguments.options if option.value is not None]
+    for word in filter(is_static, (*arguments.operands, *values)):
+        yield normalize(_strip(word.removeprefix("fileb:").removeprefix("file:")))
 
 
 def _find_loaded(program: Program, arguments: Arguments) -> Iterator[str]:

@@ -26,7 +26,7 @@ _LEAVING = ("exit", "return", "continue", "break")
 _MAX_FOLDERS = 8
 _PLAIN_TARGET = lazy_pattern(r"/?\w[\w-]*(?:/\w[\w.-]*)*", re.ASCII)
 """What needs no second look, as most folders."""
-_FROM_START = re.compile(rf"{START}(?:(/)|((?=[\s:;,|&()<>\"'=]|\Z)))?")
+_START_ALONE = re.compile(rf"{START}(?=[\s:;,|&()<>\"'=]|\Z)")
 Folders = tuple[str, ...]
 """Folders of which one is meant, relative to that in which the text starts, which is empty."""
 _ANYWHERE: Folders = (MANY,)
@@ -229,13 +229,8 @@ def name_from_start(folders: Folders, path: str = ".") -> str:
 
 def write_from_start(text: str) -> str:
     """Return a text with paths from the folder where it starts as they are written there."""
-
-    def write(match: re.Match[str]) -> str:
-        if match[1]:
-            return "./"
-        return f"../{NAME}" if match[2] is None else "."
-
-    return _FROM_START.sub(write, text) if START in text else text
+    text = text.replace(f"{START}/", "./")
+    return _START_ALONE.sub(".", text).replace(START, f"../{NAME}")
 
 
 def place_from_start(command: SimpleCommand) -> SimpleCommand:

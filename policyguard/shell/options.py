@@ -89,13 +89,10 @@ class WrapperOptions:
         wrapper = self.wrapper
         name, equals, value = word.partition("=")
         self._note_folder(word)
-        self.keeps_spaces = self.keeps_spaces or any(
-            name == one or (word.startswith(one) and len(one) == 2) for one in wrapper.whole
-        )
-        self.reads_file = (
-            self.reads_file or name[:2] in wrapper.input_from or name in wrapper.input_from
-        )
-        if name[:2] in wrapper.separators or name in wrapper.separators:
+        flags = {name, word[:2]}  # `-d,` has its value in the same word
+        self.keeps_spaces |= not flags.isdisjoint(wrapper.whole)
+        self.reads_file |= not flags.isdisjoint(wrapper.input_from)
+        if not flags.isdisjoint(wrapper.separators):
             separator = value if equals else word[2:] or "".join(following)
             self.has_separator = separator not in ("\\n", "\n", "\\0")
         if name in wrapper.mounts:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from policyguard.shell.command_line import ANY, HERE, NAME, SimpleCommand
+from policyguard.shell.command_line import ANY, HERE, NAME, START, SimpleCommand
 from policyguard.shell.folders import (
     ANYWHERE,
     AT_FIRST,
@@ -21,6 +21,7 @@ from policyguard.shell.folders import (
     Position,
     be_at,
     may_move,
+    write_from_start,
 )
 from policyguard.shell.words import is_static
 
@@ -59,15 +60,6 @@ class Control:
     def __init__(self, reading: Statements) -> None:
         self._reading = reading
 
-    @property
-    def drifts(self) -> bool:
-        """Whether something may change the folder at any time."""
-        return self._reading.variables.drifts
-
-    @drifts.setter
-    def drifts(self, drifts: bool) -> None:
-        self._reading.variables.drifts = drifts
-
     def find_folders(self) -> Folders:
         """Return the folders that a command may run in which begins."""
         return self.settle().folders or self._anywhere().folders
@@ -75,17 +67,23 @@ class Control:
     def settle(self) -> Place:
         """Begin a command that runs whether or not the last one succeeded; return where."""
         place = self._reading.variables.settle()
-        return ANYWHERE if self.drifts else place
+        return ANYWHERE if self._reading.variables.drifts else place
 
     @property
     def is_moved(self) -> bool:
         """Whether the shell may be elsewhere than where the text starts."""
-        return self.drifts or self._reading.variables.position is not AT_START
+        variables = self._reading.variables
+        return variables.drifts or variables.position is not AT_START
 
     @property
     def has_moved(self) -> bool:
         """Whether the shell has been elsewhere."""
         return self._visited is not HERE
+
+    def write_from_start(self, text: str) -> str:
+        """Return a command text in which `$PWD` of this text is a path, or else unknown."""
+        is_elsewhere = self.is_moved or may_move(text)
+        return text.replace(START, ANY) if is_elsewhere else write_from_start(text)
 
     def enter(self, folder: str, around: tuple[str, ...]) -> None:
         """Add what a program does before it runs another in this folder."""
@@ -169,11 +167,11 @@ class Control:
     def keep(self) -> Iterator[None]:
         """Forget where a text leads that is read meanwhile: it may be prose."""
         variables = self._reading.variables
-        position, drifts = variables.position, self.drifts
+        position, drifts = variables.position, variables.drifts
         try:
             yield
         finally:
-            variables.position, self.drifts = position, drifts
+            variables.position, variables.drifts = position, drifts
 
     def leave_loops(self) -> Loops:
         """Begin what ends no loop around it, as a function or a subshell; return the loops."""
@@ -191,7 +189,7 @@ class Control:
 
     def drift(self) -> None:
         """Note that parts of the text are not where the grammar has them."""
-        self.drifts = self.drifts or may_move(self._reading.source.decode())
+        self._reading.variables.drifts |= may_move(self._reading.source.decode())
 
     def run_anywhere(self) -> None:
         """Go on where the shell may be at any time."""
@@ -206,7 +204,7 @@ class Control:
         if not any(command.program in FOLDER_COMMANDS for command in commands[first:]):
             self._later += (range(first, len(commands)),)
         elif not at_end:
-            self.drifts = True
+            self._reading.variables.drifts = True
 
     def finish(self) -> None:
         """Place the commands that run at other times, now that it is known where that may be."""

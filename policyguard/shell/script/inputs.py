@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from policyguard.shell.command_line import Redirect
+
+if TYPE_CHECKING:
+    from policyguard.shell.script.syntax_tree import Node
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -32,11 +37,14 @@ class Tail(msgspec.Struct, frozen=True):
     words: tuple[str, ...] = ()
     given: Input = NOTHING
     """What the command reads instead of what a pipe gives it."""
+    unread: tuple[Node, ...] = ()
+    """Redirections of which the words are read when that command runs."""
 
     def join(self, more: Tail) -> Tail:
         """Return both, this one first."""
         given = more.given or self.given
-        return Tail(self.redirects + more.redirects, self.words + more.words, given)
+        redirects, words = self.redirects + more.redirects, self.words + more.words
+        return Tail(redirects, words, given, self.unread + more.unread)
 
 
 NO_TAIL = Tail()

@@ -22,7 +22,6 @@ def run_list(reading: Statements, node: Node, given: Input, tail: Tail) -> list[
     """Run `a && b`. The grammar gives the redirections of `b` to the whole list."""
     *first, last = [child for child in node.named_children if child.type != "comment"] or [node]
     reading.first_end = None
-    redirects = reading.redirections.take_those_of_list()
     if last is node:
         return []
     variables, operator = reading.variables, _operator(node)
@@ -42,7 +41,8 @@ def run_list(reading: Statements, node: Node, given: Input, tail: Tail) -> list[
     variables.position = be_at(behind_first.choose(operator))
     before = variables.keep() if leaves(reading, [last]) else None
     given = NOTHING if is_piped else given
-    indices += reading.redirections.run_last(last, redirects, given, tail)
+    run_last = reading.redirections.run_last if tail.unread else reading.run
+    indices += run_last(last, given, tail)
     position = variables.position
     if before is not None:
         variables.restore(before)

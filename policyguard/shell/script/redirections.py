@@ -38,7 +38,6 @@ class Redirections:
     def __init__(self, reading: Statements, files: WrittenFiles) -> None:
         self._reading = reading
         self._files = files
-        self._of_list: list[Node] = []
 
     def may_fail(self, node: Node) -> bool:
         """Whether a redirection of a statement may keep it from running."""
@@ -91,9 +90,8 @@ class Redirections:
         redirects = [child for child in node.named_children if child.type in REDIRECTS]
         bodies = [child for child in node.named_children if child.type not in REDIRECTS]
         body = bodies[-1] if bodies else None
-        if body is not None and body.type == "list" and redirects_last(node):
-            self._of_list = redirects
-            return self._reading.run(body, given, tail)
+        if body is not None and redirects_last(node):
+            return self._reading.run(body, given, tail.join(Tail(unread=tuple(redirects))))
         tail, found, outputs = self._read_all(redirects, tail)
         if found and body is not None and body.type in WITH_LAST:
             tail = tail.join(Tail(given=found))  # it stands behind the last of several commands
@@ -107,19 +105,15 @@ class Redirections:
         self.feed(outputs, indices)
         return indices
 
-    def take_those_of_list(self) -> list[Node]:
-        """Return the redirections behind the list that begins, which its last command has."""
-        redirects, self._of_list = self._of_list, []
-        return redirects
-
-    def run_last(self, node: Node, redirects: list[Node], given: Input, tail: Tail) -> list[int]:
-        """Run the last command of a list with the redirections behind it."""
-        tail, found, outputs = self._read_all(redirects, tail)
+    def run_last(self, node: Node, given: Input, tail: Tail) -> list[int]:
+        """Run the last command of a list with the redirections behind it, which are unread."""
+        known = Tail(tail.redirects, tail.words, tail.given)
+        tail, found, outputs = self._read_all(tail.unread, known)
         indices = self._reading.run(node, given, tail.join(Tail(given=found)))
         self.feed(outputs, indices)
         return indices
 
-    def _read_all(self, redirects: list[Node], tail: Tail) -> tuple[Tail, Input, list[Node]]:
+    def _read_all(self, redirects: Sequence[Node], tail: Tail) -> tuple[Tail, Input, list[Node]]:
         found, outputs = NOTHING, list[Node]()
         for node in redirects:
             more, read, to_process = self.read(node)

@@ -145,7 +145,7 @@ class Statements:
         root = parse(self.source, self.bounds.milliseconds)
         if root is None:
             return self.add_unknown("parser ran out of time", given.sources)
-        self.control.drifts |= root.has_error and may_move(text)
+        self.variables.drifts |= root.has_error and may_move(text)
         indices = self.run(root, given, NO_TAIL)
         if root.has_error:
             indices += self.add_unknown("syntax error", given.sources)

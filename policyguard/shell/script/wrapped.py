@@ -21,7 +21,7 @@ from policyguard.shell.command_line import (
     blur,
     is_written_out,
 )
-from policyguard.shell.folders import ABROAD, may_move, write_from_start
+from policyguard.shell.folders import ABROAD
 from policyguard.shell.option_texts import hides_command
 from policyguard.shell.options import WrapperOptions, leaves_folder
 from policyguard.shell.plain import KEYWORDS
@@ -101,7 +101,7 @@ class Wrapped:
             program = find_unknown_end(program)
         position = reading.variables.position
         folders = position.passed.folders
-        if position.passed is not position.failed or not folders or reading.control.drifts:
+        if position.passed is not position.failed or not folders or reading.variables.drifts:
             folders = reading.control.find_folders()
         command = SimpleCommand(
             path, program, tuple(arguments), redirects, variables, sources, around, False, folders
@@ -383,8 +383,7 @@ class Wrapped:
     def run_text(self, text: str, given: Input) -> list[int]:
         """Read a command text, in which parts may be unknown."""
         if START in text:
-            is_here = not (self.reading.control.is_moved or may_move(text))
-            text = write_from_start(text) if is_here else text.replace(START, ANY)
+            text = self.reading.control.write_from_start(text)
         if not is_static(text):
             if not text.strip(MARKS + " \t\n;"):
                 return self.reading.add_unknown("command text is not known", given.sources)

@@ -17,7 +17,7 @@ from policyguard.shell.options import WrapperOptions
 from policyguard.shell.script.mounts import rename_mounted
 from policyguard.shell.script.variables.bindings import Bindings, Kept
 from policyguard.shell.script.variables.positional import Positional, choose
-from policyguard.shell.script.variables.values import WHITE, Value
+from policyguard.shell.script.variables.values import UNKNOWN, WHITE, Value
 from policyguard.shell.words import BREAK, EMPTY, is_static, protect
 
 if TYPE_CHECKING:
@@ -162,9 +162,10 @@ class Variables(Bindings):
 
     def find_separators(self) -> str:
         """Return the characters that separate the fields of a line; `MANY` if they are unknown."""
-        known = self._values.get("IFS", (MANY,)) if self._has_own_separators else (" \t\n",)
-        is_known = len(known) == 1 and isinstance(known[0], str) and "IFS" not in self._unstable
-        return known[0] if is_known and isinstance(known[0], str) else MANY
+        if not self._has_own_separators:
+            return " \t\n"
+        value, *others = UNKNOWN if "IFS" in self._unstable else self.list_values("IFS")
+        return value if isinstance(value, str) and not others else MANY
 
     def _separates_no_letters(self) -> bool:
         return not any(

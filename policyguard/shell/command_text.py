@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from policyguard.shell.builtins import FOLDER_COMMANDS
 from policyguard.shell.command_line import CommandLine
-from policyguard.shell.folders import FOLDER_COMMANDS
 from policyguard.shell.plain import PlainCommand, split_plain
 from policyguard.shell.read_command import ReadCommand
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from policyguard.engines.lazy_pattern import lazy_pattern
+from policyguard.shell.builtins import LEAVING
 from policyguard.shell.command_line import (
     ANY,
     GLOB,
@@ -21,12 +22,10 @@ from policyguard.shell.command_line import (
 )
 from policyguard.shell.words import is_static
 
-FOLDER_COMMANDS = frozenset(("cd", "pushd", "popd"))
-_LEAVING = ("exit", "return", "continue", "break")
 _MAX_FOLDERS = 8
 _PLAIN_TARGET = lazy_pattern(r"/?\w[\w-]*(?:/\w[\w.-]*)*", re.ASCII)
 """What needs no second look, as most folders."""
-_START_ALONE = re.compile(rf"{START}(?=[\s:;,|&()<>\"'=]|\Z)")
+_START_ALONE = lazy_pattern(rf"{START}(?=[\s:;,|&()<>\"'=]|\Z)")
 Folders = tuple[str, ...]
 """Folders of which one is meant, relative to that in which the text starts, which is empty."""
 _ANYWHERE: Folders = (MANY,)
@@ -167,7 +166,7 @@ def may_move(text: str) -> bool:
 
 def needs_place(text: str) -> bool:
     """Whether a text may change the folder, or say from where it is not gone on."""
-    return may_move(text) or any(word in text for word in _LEAVING)
+    return may_move(text) or any(word in text for word in LEAVING)
 
 
 def _covers(folders: Folders, others: Folders) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from shlex import quote
 
 from policyguard.engines.regex import Regex
 from policyguard.model.shell import Program, Shell
@@ -144,6 +143,8 @@ def _takes_prose(option: str, program: Program) -> bool:
 
 
 def _write(word: str) -> str:
+    from shlex import quote
+
     return quote(word) if is_static(word) else word
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from policyguard.model.shell import Shell
+from policyguard.shell.builtins import ASSIGNING, EVALUATING
 from policyguard.shell.command_line import ANY, NAME, CommandLine, SimpleCommand
 from policyguard.shell.command_text import CommandText
 from policyguard.shell.kept_answers import keep_answers
 from policyguard.shell.lookup import Lookup
 from policyguard.shell.option_texts import OptionTexts, compile_pattern
 from policyguard.shell.plain import KEYWORDS, PlainCommand, split_plain
-from policyguard.shell.script.evaluated import EVALUATING, find_evaluated
-from policyguard.shell.script.variables.assigned_names import ASSIGNING
 from policyguard.shell.words import is_static
 
 _CHANGING = ASSIGNING | KEYWORDS
@@ -98,7 +97,7 @@ class ShellReader:
             self.wrappers.has_subcommand(program, arguments)
             or self.code.has_subcommand(program, arguments)
             or self.option_texts.may_be_in(program, arguments)
-            or (program in EVALUATING and any(find_evaluated(program, arguments)))
+            or (program in EVALUATING and _runs_evaluated(program, arguments))
         )
 
     def runs_as_written(self, command: SimpleCommand) -> bool:
@@ -116,3 +115,9 @@ class ShellReader:
         statements = Statements(self)
         statements.read_text(text)
         return statements.finish()
+
+
+def _runs_evaluated(program: str, arguments: Sequence[str]) -> bool:
+    from policyguard.shell.script.evaluated import find_evaluated
+
+    return any(find_evaluated(program, arguments))

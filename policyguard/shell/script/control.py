@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from policyguard.shell.builtins import FOLDER_COMMANDS, LEAVING
 from policyguard.shell.command_line import ANY, HERE, NAME, START, SimpleCommand
 from policyguard.shell.folders import (
     ANYWHERE,
     AT_FIRST,
     AT_START,
-    FOLDER_COMMANDS,
     UNREACHED,
     Folders,
     Place,
@@ -32,8 +32,6 @@ _IN_PATH = re.compile(r"(?!/|\.\.?(?:/|\Z))")
 """A folder that `cd` looks for in those of CDPATH."""
 _STATUS = re.compile(rf"\d+|{ANY}|{NAME}")
 _OPTIONS = frozenset("abefhkmnptuvxoBCEHPT")
-_LEAVING = frozenset(("exit", "return", "continue", "break"))
-CONTROLLING = FOLDER_COMMANDS | _LEAVING | {"set", "shopt", "enable"}
 
 Loops = tuple[tuple[int, list[Position]], ...]
 """For each loop that runs, the shell that runs it, and where it may end early."""
@@ -112,7 +110,7 @@ class Control:
             self._reading.wrapped.has_disabled = True
         elif program in ("set", "shopt"):
             self._note_option(command)
-        elif program in _LEAVING and self._leaves(command):
+        elif program in LEAVING and self._leaves(command):
             if program in ("continue", "break"):
                 for _, ends in self._loops:
                     ends.append(variables.position)

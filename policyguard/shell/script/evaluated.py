@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from policyguard.engines.lazy_pattern import lazy_pattern
+from policyguard.shell.builtins import EXPANDING, NAMING
 from policyguard.shell.script.inputs import NOTHING
-from policyguard.shell.script.variables.assigned_names import DECLARERS, READERS
 
 if TYPE_CHECKING:
     from policyguard.shell.script.wrapped import Wrapped
@@ -15,18 +15,13 @@ if TYPE_CHECKING:
 _IN_SUBSCRIPT = lazy_pattern(r"\w\[[^\]]*?(?:\$\(|`)")
 """`a[$(…)]`, which is run where a number is read, or a variable is named."""
 _EXPANDED = lazy_pattern(r"\$\(|`")
-_NAMING = READERS | DECLARERS | {"[", "test", "let", "printf", "wait"}
-"""Programs of which some words are variables or numbers."""
-_EXPANDING = frozenset(("compgen", "complete"))
-"""Programs that expand words of theirs, whatever the quotes."""
-EVALUATING = _NAMING | _EXPANDING
 
 
 def find_evaluated(program: str, words: Iterable[str]) -> Iterator[str]:
-    """Yield the words of a program that hold commands which the shell runs."""
-    if program in _EXPANDING:
+    """Yield the words of one of `EVALUATING` that hold commands which the shell runs."""
+    if program in EXPANDING:
         yield from filter(_EXPANDED.search, words)
-    elif program in _NAMING:
+    elif program in NAMING:
         yield from filter(has_command, words)
 
 

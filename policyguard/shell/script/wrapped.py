@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from policyguard.model.shell import Program, Wrapper
+from policyguard.shell.builtins import ASSIGNING, CONTROLLING, EVALUATING, MOVERS
 from policyguard.shell.command_line import (
     ANY,
     GLOB,
@@ -26,21 +27,13 @@ from policyguard.shell.option_texts import hides_command
 from policyguard.shell.options import WrapperOptions, leaves_folder
 from policyguard.shell.plain import KEYWORDS
 from policyguard.shell.script.code_reader import CodeReader
-from policyguard.shell.script.control import CONTROLLING
-from policyguard.shell.script.evaluated import (
-    EVALUATING,
-    find_evaluated,
-    has_command,
-    run_evaluated,
-)
+from policyguard.shell.script.evaluated import find_evaluated, has_command, run_evaluated
 from policyguard.shell.script.inputs import Input
 from policyguard.shell.script.named_files import add_input, run_on_found
 from policyguard.shell.script.outputs import Outputs
 from policyguard.shell.script.placeholders import find_unknown_end, write_marks
 from policyguard.shell.script.script_files import run_file, run_script
 from policyguard.shell.script.setups import only_sets_up
-from policyguard.shell.script.variables.assigned_names import ASSIGNING
-from policyguard.shell.script.variables.positional import MOVERS
 from policyguard.shell.script.variables.variables import enter_wrapper
 from policyguard.shell.script.written_files import WrittenFiles
 from policyguard.shell.words import is_one_word, is_static

@@ -6,20 +6,14 @@ import re
 from collections.abc import Iterator
 
 from policyguard.engines.lazy_pattern import lazy_pattern
+from policyguard.shell.builtins import DECLARERS, READERS
 from policyguard.shell.command_line import MARKS
-from policyguard.shell.script.variables.positional import MOVERS
 
-READERS = frozenset(("read", "mapfile", "readarray", "getopts"))
-"""Programs that assign to the variables that they name."""
 READ_INTO = ("REPLY", "MAPFILE", "OPTARG")
-"""Variables to which they assign if they name none."""
+"""Variables to which `READERS` assign if they name none."""
 SET_BY_CD = ("PWD", "OLDPWD", "DIRSTACK")
 SET_BY_SHELL = frozenset((*SET_BY_CD, *READ_INTO, "OPTIND", "BASH_REMATCH", "COPROC", "_"))
 """Variables that the shell itself gives other values."""
-DECLARERS = frozenset(("declare", "export", "local", "readonly", "typeset", "unset"))
-"""Programs that declare variables, where the grammar sees no declaration (`\\export x=y`)."""
-ASSIGNING = MOVERS | READERS | DECLARERS | {"printf", "let"}
-"""Programs after which variables may have other values (`printf -v`)."""
 VARIABLE_NAME = lazy_pattern(r"[A-Za-z_]\w*")
 UNKNOWN_NAME = lazy_pattern(rf"\w*[{MARKS}]")
 """The beginning of a word that may name any variable."""

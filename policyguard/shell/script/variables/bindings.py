@@ -7,12 +7,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from policyguard.shell.builtins import DECLARERS, READERS
 from policyguard.shell.command_line import ANY, MANY
 from policyguard.shell.folders import ANYWHERE, AT_START, Place, Position, be_at, name_from_start
 from policyguard.shell.script.variables.assigned_names import (
-    DECLARERS,
     READ_INTO,
-    READERS,
     SET_BY_CD,
     SET_BY_SHELL,
     UNKNOWN_NAME,

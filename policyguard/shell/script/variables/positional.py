@@ -9,8 +9,6 @@ from policyguard.shell.words import is_one_word, is_static
 
 Positional = list[str]
 """`$0` and the words that follow. A new list says that they may have changed."""
-MOVERS = frozenset(("set", "shift", "source", "."))
-"""Programs that may change `$1`, `$2` and so on."""
 
 
 def choose(positional: Positional, first: int, last: int | None = None) -> Positional | None:

@@ -9,301 +9,39 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import re
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 
-from policyguard import Guard, Session
 from policyguard.compiler import compile_policy
 from policyguard.guard.budgets import shared
 from policyguard.guard.learning import constraint_sync
-from policyguard.model.event import Event
 from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import Caps, Store
 from policyguard.store.sqlite.store import SqliteStore
 from tests.examples import examples, some
+from tests.guard.play import Play, number_ids
 from tests.store.postgres_server import Server, postgres
 
 __all__ = ["postgres"]
 
 FOLDER = Path(__file__).parents[1] / "cases" / "plays"
-SECOND = 10**9
 CAPS = Caps(constraints=50, grants=50, evidence=200, anchors=200)
-OWNERS = {"s": 0, "t": 1, "u": 0}
-"""Which of the two guards has a session."""
-RESULTS = (
-    "",
-    "done",
-    "done too",
-    "lost 1",
-    "lost 2",
-    "down",
-    "wait: 1 of 3",
-    "pw-123 here",
-    "fire",
-)
 LENGTH = 160
-_RANDOM_ID = re.compile(r"(?:\b[a-z]?|(?<=\\u001[def]))[0-9a-f]{12,64}\b")
-_IN_STEP = {"session", "fingerprint", "wall", "args", "tool", "policy", "at", "class"}
-"""What of an event the step says already."""
-_IN_MESSAGE = {"text", "instead", "reason", "time_budgets", "allowed", "result", "timeout"}
-"""What of a decision its message says."""
 _OF_CHAIN = {"chain", "prev", "hash"}
-_LEFT_OUT = _IN_STEP | _IN_MESSAGE
-
-
-class Play:
-    """Two guards, their sessions, and the steps so far with what came of them."""
-
-    def __init__(
-        self, stores: tuple[Store, Store], seed: int, *, listens: bool = True, judges: bool = True
-    ) -> None:
-        self.now = 10**18
-        self.random = random.Random(seed)  # noqa: S311 - no secret
-        self.lines: list[str] = []
-        self.names: dict[str, str] = {}
-        self.events: list[Event] = []
-        compiled, candidate = (
-            compile_policy(FOLDER / f"{name}.yaml") for name in ("policy", "candidate")
-        )
-        self.guards = [
-            Guard(
-                compiled,
-                clock=lambda: self.now,
-                store=store,
-                listener=self.events.append if listens else None,
-                candidate=candidate if judges else None,
-            )
-            for store in stores
-        ]
-        self.sessions: dict[str, Session] = {}
-        self.calls: list[tuple[str, Any]] = []
-        self.asked: list[tuple[str, Any]] = []
-
-    def pick(self, *choices: Any) -> Any:
-        """Return one of them; `random.random` gives the same numbers in all versions of Python."""
-        return choices[int(self.random.random() * len(choices))]
-
-    def session(self, name: str) -> Session:
-        if name not in self.sessions:
-            guard = self.guards[OWNERS[name]]
-            parent = self.session("s") if name == "u" else None
-            self.sessions[name] = guard.session(
-                name,
-                parent=parent,
-                agent="b" if name == "u" else "a",
-                user="ann",
-                project="p",
-                tags={"tier": "vip" if name == "t" else "free"},
-            )
-        return self.sessions[name]
-
-    def step(self) -> None:
-        """Take a step, and write down what came of it."""
-        name = self.pick("s", "s", "s", "t", "t", "u")
-        kind = self.pick(*["check"] * 10, *["record"] * 8, *["answer"] * 3, *RARE_STEPS)
-        self.events.clear()
-        said: list[str] = [name, kind]
-        try:
-            found = getattr(self, f"do_{kind}")(name, said)
-        except (ValueError, LookupError, RuntimeError) as error:
-            found = f"{type(error).__name__}: {error}"
-        events = "".join(f"\n    {self.plain(event)}" for event in self.events)
-        self.lines.append(self.normalize(f"{' '.join(said)}: {found}{events}"))
-
-    def do_check(self, name: str, said: list[str]) -> str:
-        tool, args = self.new_call()
-        batch = self.pick("", "", "", "one", "two") or None
-        estimate = self.pick(None, None, {"cost": 1.0}, {"tokens": 90})
-        said += [tool, json.dumps(args), str(batch), str(estimate)]
-        decision = self.session(name).check(tool, args, batch=batch, estimate=estimate)
-        self.keep(name, decision)
-        return self.describe(decision)
-
-    def do_preview(self, name: str, said: list[str]) -> str:
-        tool, args = self.new_call()
-        said += [tool, json.dumps(args)]
-        return self.describe(self.session(name).preview(tool, args))
-
-    def do_batch(self, name: str, said: list[str]) -> str:
-        calls = [self.new_call() for _ in range(self.pick(2, 3))]
-        said.append(json.dumps(calls))
-        decisions = self.session(name).check_batch(calls, batch=f"batch {len(self.lines)}")
-        for decision in decisions:
-            self.keep(name, decision)
-        return " | ".join(map(self.describe, decisions))
-
-    def do_record(self, name: str, said: list[str]) -> str:
-        if not self.calls:
-            return ""
-        name, decision = self.calls[int(self.random.random() * len(self.calls))]
-        if self.random.random() < 0.9:
-            self.calls.remove((name, decision))
-        text = self.pick(*RESULTS)
-        fields: dict[str, Any] = {"result": text}
-        if text.startswith(("lost", "down")):
-            fields["error"] = text
-        fields["cost"] = self.pick(None, 0.2, 0.7)
-        fields["tokens"] = self.pick(None, 10, 40)
-        fields["score"] = self.pick(None, None, 1.0, 2.0)
-        fields["meta"] = self.pick({}, {}, {"stuck": True}, {"infra": True})
-        fields["duration"] = self.pick(None, None, 3.0)
-        said += [name, decision.tool, json.dumps(fields)]
-        recorded = self.sessions[name].record(decision, **fields)
-        return f"{self.plain(recorded)} {recorded.text!r}"
-
-    def do_answer(self, name: str, said: list[str]) -> str:
-        if not self.asked:
-            return ""
-        name, decision = self.asked[int(self.random.random() * len(self.asked))]
-        by, labels = self.pick("ann", "bo"), self.pick((), ("lead",), ("lead",))
-        remember = self.pick(None, None, "call", "target", "tool", "prefix")
-        scope = self.pick("session", "project")
-        said += [name, decision.tool, by, str(labels)]
-        if self.random.random() < 0.2:
-            said.append("no")
-            return str(self.sessions[name].deny(decision, by=by, labels=labels, message="not now"))
-        said += [str(remember), scope]
-        more = {} if remember is None else {"remember": remember, "scope": scope, "expires": 30}
-        return str(self.sessions[name].approve(decision, by=by, labels=labels, **more))
-
-    def do_release(self, name: str, said: list[str]) -> str:
-        if not self.calls:
-            return ""
-        name, decision = self.calls.pop(int(self.random.random() * len(self.calls)))
-        said += [name, decision.tool]
-        self.sessions[name].release(decision)
-        return ""
-
-    def do_turn(self, name: str, said: list[str]) -> None:
-        self.session(name).turn()
-
-    def do_spend(self, name: str, said: list[str]) -> None:
-        tokens, cost = self.pick(0, 20), self.pick(0.0, 0.3)
-        said += [str(tokens), str(cost)]
-        self.session(name).spend(tokens=tokens, cost=cost, model_calls=1)
-
-    def do_grant(self, name: str, said: list[str]) -> None:
-        budget = self.pick("calls", "money", "tokens", "sent", "people", "none")
-        said.append(budget)
-        self.session(name).grant(budget, self.pick(None, 1, 2), by="ann")
-
-    def do_mark(self, name: str, said: list[str]) -> None:
-        verb = self.pick("mark", "unmark")
-        mark, key = self.pick(("tested", None), ("seen", "a"))
-        said += [verb, mark]
-        getattr(self.session(name), verb)(mark, key)
-
-    def do_wait(self, name: str, said: list[str]) -> None:
-        seconds = self.pick(1, 2, 5, 12, 40)
-        said.append(str(seconds))
-        self.now += seconds * SECOND
-
-    def do_close(self, name: str, said: list[str]) -> None:
-        # A parent that is rebuilt knows what its sub-agents charged, and no more of them.
-        session = self.session(name)
-        verb = self.pick("close", "close", "end") if name != "s" else "end"
-        said.append(verb)
-        closed = (name, "u") if name == "s" else (name,)
-        if name == "s":
-            self.session("u")  # or it ends with its parent only where there is no journal
-        for owner, decision in self.calls:  # what they hold stays held where there is no journal
-            if owner in closed:
-                self.sessions[owner].release(decision)
-        getattr(session, verb)()
-        for one in closed:
-            self.sessions.pop(one, None)
-        self.calls = [one for one in self.calls if one[0] not in closed]
-        self.asked = [one for one in self.asked if one[0] not in closed]
-
-    def do_revoke(self, name: str, said: list[str]) -> str:
-        guard = self.guards[OWNERS[name]]
-        known = [*(one.id for one in guard.constraints()), *(one.id for one in guard.grants())]
-        return str(guard.revoke(self.pick(*known), by="bo")) if known else ""
-
-    def do_look(self, name: str, said: list[str]) -> str:
-        session, guard = self.session(name), self.guards[OWNERS[name]]
-        seen = (
-            session.disabled,
-            session.halted_by,
-            session.progress,
-            sorted(session.in_flight),
-            guard.constraints(),
-            guard.grants(),
-            [(one.call, one.entries, one.approved_by) for one in guard.questions()],
-        )
-        return self.plain(seen)
-
-    def new_call(self) -> tuple[str, dict[str, Any]]:
-        tool = self.pick("read", "read", "edit", "poll", "send", "deploy", "test", "x")
-        args: dict[str, Any] = {"path": self.pick(*"aaabbbc"), "n": self.pick(0, 1, 1, 3)}
-        if self.random.random() < 0.02:
-            args["path"] = "z"
-        if self.random.random() < 0.2:
-            args["paths"] = ["a", "b", "c", "d"][: self.pick(1, 2, 3, 4)]
-        if self.random.random() < 0.2:
-            args |= {"id": self.pick(1, 2), "rate": self.pick(1.0, 1.05, 1.3)}
-        return tool, args
-
-    def keep(self, name: str, decision: Any) -> None:
-        if decision.allowed:
-            self.calls.append((name, decision))
-        elif decision.effect == "ask":
-            self.asked = [*self.asked[-3:], (name, decision)]
-
-    def describe(self, decision: Any) -> str:
-        return f"{self.plain(decision)} {decision.message!r}"
-
-    def plain(self, value: Any) -> str:
-        """Return a value as JSON, without what is empty and what the step says already."""
-        return json.dumps(_without_empty(msgspec.to_builtins(value, enc_hook=str)))
-
-    def normalize(self, line: str) -> str:
-        """Number random ids in the order in which they are first seen."""
-        return _RANDOM_ID.sub(
-            lambda found: self.names.setdefault(found[0], f"#{len(self.names) + 1}"), line
-        )
-
-
-RARE_STEPS = (
-    "preview",
-    "batch",
-    "batch",
-    "release",
-    "turn",
-    "turn",
-    "spend",
-    "grant",
-    "mark",
-    "wait",
-    "wait",
-    "wait",
-    "close",
-    "revoke",
-    "look",
-)
-
-
-def _without_empty(value: Any) -> Any:
-    if isinstance(value, dict):
-        kept = {key: _without_empty(item) for key, item in value.items() if key not in _LEFT_OUT}
-        return {key: item for key, item in kept.items() if item not in (None, "", [], {}, False)}
-    return [*map(_without_empty, value)] if isinstance(value, (list, tuple)) else value
 
 
 def play(
     stores: tuple[Store, Store], seed: int, *, listens: bool = True, judges: bool = True
 ) -> list[str]:
     """Return the lines of a play, with a listener or without, and with a candidate or without."""
-    played = Play(stores, seed, listens=listens, judges=judges)
+    policy, candidate = (
+        compile_policy(FOLDER / f"{name}.yaml") for name in ("policy", "candidate")
+    )
+    played = Play(stores, seed, policy, candidate if judges else None, listens=listens)
     for _ in range(LENGTH):
         played.step()
-    for guard in played.guards:
-        guard.close()
+    played.close()
     for store in stores:
         store.close()
     return "\n".join(played.lines).splitlines()
@@ -345,14 +83,14 @@ def test_a_play_leaves_the_same_journals_without_a_listener(tmp_path: Path, seed
     """Where nobody listens, most lines are written without an event."""
     journals = []
     for listens in (True, False):
+        names: dict[str, str] = {}
         folder = tmp_path / str(listens)
         folder.mkdir()
         play(in_file(folder), seed, listens=listens, judges=False)
-        names = Play((MemoryStore(caps=CAPS),) * 2, 0)
         journals.append(
             {
                 file.name: [
-                    names.normalize(_content(line)) for line in file.read_text().splitlines()
+                    number_ids(_content(line), names) for line in file.read_text().splitlines()
                 ]
                 for file in sorted(folder.glob("journal/*.jsonl"))
             }

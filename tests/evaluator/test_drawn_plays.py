@@ -1,0 +1,142 @@
+"""Plays on drawn policies: what each step came to is what it was when it was written down.
+
+`tests/cases/drawn_plays.txt` has a line for each step: its number, the session, what was done, what
+was decided by which entries, and a checksum of all that was said and written into the journal.
+After a change of behaviour that is wanted, run with `POLICYGUARD_PIN=1` and read the difference.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import zlib
+from contextlib import closing
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policyguard.compiler import CompiledPolicy, compile_policy
+from policyguard.guard.budgets import shared
+from policyguard.guard.learning import constraint_sync
+from policyguard.model.diagnostic import PolicyError
+from policyguard.store.memory.store import MemoryStore
+from policyguard.store.protocol import Caps, Store
+from policyguard.store.sqlite.store import SqliteStore
+from tests.evaluator.drawn_policies import draw_policy
+from tests.examples import examples
+from tests.guard.play import RARE_STEPS, Play
+
+FILE = Path(__file__).parents[1] / "cases" / "drawn_plays.txt"
+SEEDS = range(160)
+LENGTH = 60
+CAPS = Caps(constraints=50, grants=50, evidence=200, anchors=200)
+_EFFECT = re.compile(r'"effect": "(\w+)"')
+_ENTRY = re.compile(r'"id": "((?:limits|budgets|rules|learn|radius|session|batch|result)[^"]*)"')
+
+
+class HabitualPlay(Play):
+    """A play of an agent that often does again what it has just done, with the same result."""
+
+    kinds = (*["check"] * 30, *["record"] * 30, *["answer"] * 4, *RARE_STEPS)
+
+    def __init__(self, stores: tuple[Store, Store], policy: CompiledPolicy, seed: int) -> None:
+        super().__init__(stores, seed, policy)
+        self.latest = [super().new_call()]
+        self.result = "done"
+
+    def new_call(self) -> tuple[str, dict[str, Any]]:
+        again = self.random.random() < 0.6
+        call = self.pick(*self.latest) if again else super().new_call()
+        self.latest = [*self.latest[-2:], call]
+        return call
+
+    def pick_call(self) -> tuple[str, Any]:
+        return self.calls[-1] if self.random.random() < 0.8 else super().pick_call()
+
+    def pick_result(self) -> str:
+        if self.random.random() < 0.5:
+            self.result = super().pick_result()
+        return self.result
+
+
+def draw_valid_policy(folder: Path, seed: int) -> CompiledPolicy:
+    """Return the first valid one of those that are drawn."""
+    generator = random.Random(seed)  # noqa: S311 - no secret
+    file = folder / "policy.yaml"
+    while True:
+        drawn = draw_policy(lambda *choices: choices[int(generator.random() * len(choices))])
+        file.write_text(json.dumps(drawn))  # JSON is YAML
+        try:
+            return compile_policy(file)
+        except PolicyError:
+            continue
+
+
+def play(stores: tuple[Store, Store], policy: CompiledPolicy, seed: int) -> list[str]:
+    """Return the steps of a play, with all that came of them."""
+    played = HabitualPlay(stores, policy, seed)
+    for _ in range(LENGTH):
+        played.step()
+    played.close()
+    return played.lines
+
+
+def summarize(step: str) -> str:
+    """Return what was done and decided by what, and a checksum of the rest."""
+    said, _, found = step.partition(": ")
+    done = re.sub(r"[^\w ]", "", " ".join(said.split()[:3]))
+    decided = " ".join(dict.fromkeys(_EFFECT.findall(found)[:1] + _ENTRY.findall(found)))
+    return f"{done} -> {decided} {zlib.crc32(step.encode()):08x}"
+
+
+@lru_cache
+def read_plays() -> dict[str, list[str]]:
+    """Return the lines of each play that was written down."""
+    plays: dict[str, list[str]] = {}
+    for line in FILE.read_text("utf-8").splitlines():
+        if line.startswith("play "):
+            plays[line] = lines = []
+        else:
+            lines.append(line)
+    return plays
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_play_on_a_drawn_policy_goes_as_it_was_written_down(tmp_path: Path, seed: int) -> None:
+    store = MemoryStore(caps=CAPS)
+    steps = play((store, store), draw_valid_policy(tmp_path, seed), seed)
+    lines = [summarize(step) for step in steps]
+    if os.environ.get("POLICYGUARD_PIN"):
+        pin(f"play {seed}", lines)
+    expected = read_plays()[f"play {seed}"]
+    for step, line, was in zip(steps, lines, expected, strict=True):
+        assert line == was, step
+
+
+@pytest.mark.parametrize("seed", range(1000, 1000 + examples(200, 10)))
+def test_a_play_on_a_drawn_policy_is_answered_alike_with_a_store_and_journals(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (shared, constraint_sync):
+        monkeypatch.setattr(module, "POLL_INTERVAL", -1.0)  # see at once what another has written
+    policy = draw_valid_policy(tmp_path, seed)
+    memory = MemoryStore(caps=CAPS)
+    one, two = (SqliteStore(tmp_path / "store.db", caps=CAPS) for _ in range(2))
+    with closing(one), closing(two):
+        answered = [
+            [step.split("\n")[0] for step in play(stores, policy, seed)]
+            for stores in ((memory, memory), (one, two))
+        ]
+    assert answered[0] == answered[1]
+
+
+def pin(title: str, lines: list[str]) -> None:
+    """Write a play down in the place of its earlier version."""
+    plays = read_plays()
+    plays[title] = lines
+    text = "".join(f"{title}\n" + "".join(f"{line}\n" for line in plays[title]) for title in plays)
+    FILE.write_text(text, "utf-8")

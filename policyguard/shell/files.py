@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator, Sequence
 
 from policyguard.engines.lazy_pattern import lazy_pattern
@@ -12,6 +13,8 @@ from policyguard.shell.command_line import ANY, MANY, MARKS, NAME, SimpleCommand
 from policyguard.shell.words import is_static
 
 _UNKNOWN = lazy_pattern(f"[{ANY}{MANY}]+")
+_ADDRESS = lazy_pattern(rf"(?!(?i:file):)[A-Za-z0-9][\w.-]*:(?!//)[^{MANY}]*\Z", re.DOTALL)
+"""Begins an address without a scheme: `localhost:8080/x`."""
 _VALUE = lazy_pattern(r"^[\w-]*=(?=.)")
 
 
@@ -94,7 +97,7 @@ def find_read(command: SimpleCommand, program: Program, arguments: Arguments) ->
         if program.reads == "written":
             yield from _find_written_out(arguments)
         return
-    for word in drop_script(program, arguments):
+    for word in find_operands(program, arguments):
         yield normalize(_strip(word))
     if program.reads is None:
         for option in arguments.options:
@@ -124,8 +127,10 @@ def reads_all(program: Program, arguments: Arguments) -> bool:
     )
 
 
-def drop_script(program: Program, arguments: Arguments) -> tuple[str, ...]:
-    """Return the operands without the pattern of grep and the like."""
+def find_operands(program: Program, arguments: Arguments) -> tuple[str, ...]:
+    """Return the operands that may be files: not the pattern of grep, nor addresses of curl."""
+    if program.connects == "operands":
+        return (*[word for word in arguments.operands if not _ADDRESS.match(word)],)
     is_script = program.reads == "rest" and not any(
         _is_flag(kind, option.text)
         for kind in program.script_options

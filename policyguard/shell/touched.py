@@ -19,7 +19,7 @@ from policyguard.shell.command_line import (
     SimpleCommand,
 )
 from policyguard.shell.files import (
-    drop_script,
+    find_operands,
     find_read,
     find_values,
     find_written,
@@ -260,9 +260,9 @@ def _own_operands(command: _Command, reader: ShellReader) -> Sequence[str]:
         return ()
     wrapper = reader.wrappers.find_for(simple.program, simple.arguments)[1]
     if wrapper is None:
-        return drop_script(program, arguments)
+        return find_operands(program, arguments)
     if wrapper.text and not (wrapper.script or wrapper.starts_shell or wrapper.joins):
-        return drop_script(program, arguments)[: wrapper.operands]
+        return find_operands(program, arguments)[: wrapper.operands]
     if wrapper.after:
         if wrapper.names and command.changes_what_it_finds:
             return ()

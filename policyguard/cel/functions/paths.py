@@ -2,13 +2,15 @@
 
 Paths are compared as text, after resolving `.`, `..` and repeated slashes; links are left to the
 adapter. The functions raise `OperationError` for anything that a shell, server or tool may expand
-or decode to another path: NUL, `~`, `$VAR`, backslashes, and escaped dots and slashes.
+or decode to another path: NUL, `~`, `$VAR`, backslashes, and escaped dots and slashes; also where
+what is not known of a path in a command decides.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -16,9 +18,10 @@ from policyguard.cel.errors import OperationError
 from policyguard.cel.types.values import no_such_overload
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.engines.regex import Regex
+from policyguard.shell.command_line import ANY, GLOB, MANY, NAME
 
 _AMBIGUOUS: Final = lazy_pattern(
-    r"(?P<nul>\x00)|(?P<home>^~)|(?P<variable>\$[A-Za-z_{(])|(?P<backslash>\\)"
+    rf"(?P<nul>[{ANY}{MANY}])|(?P<home>^~)|(?P<variable>\$[A-Za-z_{{(])|(?P<backslash>\\)"
     r"|(?P<escape>%(?:25)*(?:2[eEfF]|5[cC]|00))"
 )
 _AMBIGUITIES: Final = {
@@ -30,6 +33,7 @@ _AMBIGUITIES: Final = {
 }
 # Most paths are normal already, and testing that is cheaper than normalizing.
 _NOT_NORMAL: Final = lazy_pattern(r"//|(?:^|/)\.\.?(?:/|$)|./$", re.DOTALL)
+_UNKNOWN_NAME: Final = lazy_pattern(f"[{GLOB}{NAME}]")
 _MAX_PATH_LENGTH: Final = 64 * 1024
 _MAX_CACHED_LENGTH: Final = 500
 
@@ -84,7 +88,10 @@ def is_inside(path: Any, root: Any) -> bool:
     if outer == ".." or outer.startswith("../"):
         message = "the root is above the directory that it is relative to"
         raise OperationError("invalid-argument", message)
-    return inner == outer or inner.startswith(outer + "/")
+    if inner == outer or inner.startswith(outer + "/"):
+        return True
+    _refuse_doubt(inner, outer + "/**")
+    return False
 
 
 class Glob:
@@ -109,8 +116,29 @@ class Glob:
         self._regex = Regex(f"(?s)^(?:{_translate(text)})$")
 
     def matches(self, path: str) -> bool:
-        """Whether the whole of `path`, which is normalized, matches."""
-        return self._regex.search(path)
+        """Whether the whole of `path`, which is normalized, matches for certain.
+
+        Raises `OperationError` where names decide that are not known.
+        """
+        if self._regex.search(path) and (
+            path.isprintable() or self._regex.search(_UNKNOWN_NAME.sub("xx", path))
+        ):
+            return True
+        _refuse_doubt(path, self.text)
+        return False
+
+
+def _refuse_doubt(path: str, glob: str) -> None:
+    """Raise an error if a path with names that are not known may match a glob."""
+    if not path.isprintable() and _UNKNOWN_NAME.search(path) and _parse_doubtful(glob)(path):
+        raise OperationError("invalid-argument", "the path contains a name that is not known")
+
+
+@lru_cache(maxsize=256)
+def _parse_doubtful(glob: str) -> Callable[[str], bool]:
+    from policyguard.shell.globs import Glob as DoubtfulGlob  # few paths have such names
+
+    return DoubtfulGlob(glob, is_path=True).may_match
 
 
 def _translate(glob: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from policyguard.cel.functions.hosts import normalize_host_pattern
 from policyguard.compiler.build.entry_paths import selective_entries
-from policyguard.compiler.build.selectors.path_selector import check_path_glob
+from policyguard.compiler.build.selectors.path_selector import EXCEPT, check_path_glob
 from policyguard.compiler.build.selectors.selector import compile_glob
 from policyguard.compiler.build.shell_functions import check_pattern
 from policyguard.compiler.merge.layers import MergedPolicy
@@ -22,11 +22,19 @@ _CHECKS: dict[str, Callable[[str], object]] = {
 }
 _NAMES = {"commands": "command pattern", "paths": "path glob", "hosts": "host"}
 
+_ONLY_EXCEPTIONS = (
+    'write the globs from which they are taken, as `["**/.env*", "!**/.env.example"]`; '
+    "for all other paths write `{outside: […]}`"
+)
+
 
 def check_content_selectors(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
     """Report invalid command patterns, path globs and hosts, and unknown names in `finds`."""
     for path, key, selector in iter_content_selectors(policy):
         inner = (*path, key, "outside") if selector.outside else (*path, key)
+        if key == "paths" and all(item.startswith(EXCEPT) for item in selector.items):
+            message = "this list has only exceptions, so no path is in it"
+            yield merged.diagnostic("reference/selector", message, inner, hint=_ONLY_EXCEPTIONS)
         for index, item in enumerate(selector.items):
             if key == "finds":
                 yield from check_pattern_name(item, (*inner, index), policy, merged)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from policyguard.compiler.build.selectors.path_selector import EXCEPT
 from policyguard.model.diagnostic import quote_text
 
 _LOOKALIKE_SCRIPTS = ("CYRILLIC", "ARMENIAN", "CHEROKEE", "FULLWIDTH")
@@ -47,11 +48,9 @@ def find_name_problem(name: str, *, is_free_text: bool = False) -> tuple[str, st
 
 
 def find_path_problem(glob: str) -> tuple[str, str] | None:
-    """Report a path that is written as a regex, a negation or a URL, or with odd letters."""
+    """Report a path that is written as a regex or a URL, or with odd letters."""
+    glob = glob.removeprefix(EXCEPT)
     shown = quote_text(glob)
-    if glob.startswith("!"):
-        message = f"{shown} is a path of this name; a list has no exceptions"
-        return message, f"for all other paths write `{{outside: [{glob[1:].strip()}]}}`"
     if (plain := glob.removeprefix("file://").strip()) != glob:
         return f"{shown} is never a path as calls name it", f"write {quote_text(plain)}"
     if found := find_letter_problem(glob):

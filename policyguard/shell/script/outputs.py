@@ -12,7 +12,7 @@ from policyguard.model.shell import Program
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, read_arguments
 from policyguard.shell.command_line import ANY, MANY, NAME, START, SimpleCommand
 from policyguard.shell.expansion import change
-from policyguard.shell.files import drop_script
+from policyguard.shell.files import find_operands
 from policyguard.shell.script.found_names import find_names_of
 from policyguard.shell.script.inputs import Input
 from policyguard.shell.script.variables.lines_read import split_line
@@ -218,7 +218,7 @@ class Outputs:
         if not letters or any(MANY in word for word in command.arguments):
             return False
         found = read_arguments(command.arguments, program)
-        reads_files = any(not word.lstrip("+").isdigit() for word in drop_script(program, found))
+        reads_files = any(not word.lstrip("+").isdigit() for word in find_operands(program, found))
         return not reads_files and all(
             letters.issuperset(option.text[1:].rstrip(digits)) for option in found.options
         )

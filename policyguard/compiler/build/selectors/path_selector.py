@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from policyguard.cel.functions.paths import Glob as PathGlob
 from policyguard.model.entry import Selector
-from policyguard.shell.command_line import MANY, MARKS
+from policyguard.shell.command_line import ANY, MANY, MARKS
 from policyguard.shell.globs import Glob
 from policyguard.shell.touched import has_unknown_folder, normalize
 
@@ -22,11 +22,16 @@ _USER_HOME = re.compile(r"~([^/]+)(?=/|\Z)")
 _HOMES = ("/home/*", "/Users/*", "/root")
 _UNKNOWN_CHARACTER = re.compile(f"[{MARKS}\x00-\x08]")
 _MAX_DECODINGS = 4
+EXCEPT = "!"
+"""Begins a glob whose paths are taken out of a list."""
 _CACHED = 2048
 
 
 def check_path_glob(text: str) -> None:
-    """Raise `ValueError` with the reason if a text is not a glob of paths."""
+    """Raise `ValueError` with the reason if a text is not a glob of paths, or `!` and a glob."""
+    text = text.removeprefix(EXCEPT)
+    if not text:
+        raise ValueError("write the glob of what to except behind `!`")
     if "|" in text:
         raise ValueError("a path glob has no alternatives; write two items")
     if _VARIABLE.search(text):
@@ -44,13 +49,17 @@ def is_written_out(path: str) -> bool:
 class PathSelector:
     """Matches a path that may be in a list of globs; with `outside`, one not certainly in it.
 
+    What `!glob` excepts is not in the list, whatever the order.
     A relative glob is below the folder of the session, as a relative path is. A glob whose last
     part has no wildcard covers all that is below.
     """
 
     def __init__(self, selector: Selector) -> None:
         self._outside = selector.outside
-        items = [normalize(item) if item != "~" else item for item in selector.items]
+        excepted = [item[len(EXCEPT) :] for item in selector.items if item.startswith(EXCEPT)]
+        self._excepted = PathSelector(Selector(items=tuple(excepted))) if excepted else None
+        kept = [item for item in selector.items if not item.startswith(EXCEPT)]
+        items = [normalize(item) if item != "~" else item for item in kept]
         self._whole = "." in items
         covered = [glob for item in items if item != "." for glob in _cover(item)]
         self._certain = tuple(Glob(glob, is_path=True) for glob in covered)
@@ -66,20 +75,37 @@ class PathSelector:
         return any(self._check(path, cwd) for path in paths)
 
     def _check_path(self, path: str, cwd: str) -> bool:
+        excepted = self._excepted
         if self._outside:
-            return not self._is_inside(path, cwd)
+            is_excepted = excepted is not None and excepted._may_be_inside(path, cwd)
+            return is_excepted or not self._is_inside(path, cwd)
+        if excepted is not None and excepted._is_inside(path, cwd):
+            return False
+        return self._may_be_inside(path, cwd)
+
+    def _may_be_inside(self, path: str, cwd: str) -> bool:
         return any(self._may_match(form, cwd) for form in _spellings(path))
 
     def _is_inside(self, path: str, cwd: str) -> bool:
         forms = _spellings(path)
-        if len(forms) > 1 or _USER_HOME.match(path) or has_unknown_folder(path):
+        if len(forms) > 1 or _USER_HOME.match(path):
             return False
+        if has_unknown_folder(path):
+            return self._is_anywhere(path)
         name = _UNKNOWN_CHARACTER.sub("x", path)
         if _VARIABLE.search(name) or "\\" in name:
             return False
         return any(
             (self._whole and _is_below(form)) or any(glob.matches(form) for glob in self._certain)
             for form in _locate(name, cwd)
+        )
+
+    def _is_anywhere(self, path: str) -> bool:
+        """Whether a path is inside whatever its folder is: `"$DIR/.env.example"`."""
+        _, _, name = path.rpartition("/")
+        is_name = ANY in path and MANY not in path and is_written_out(name) and bool(name)
+        return is_name and any(
+            glob.text.startswith("**/") and glob.matches(f"x/{name}") for glob in self._certain
         )
 
     def _may_match(self, path: str, cwd: str) -> bool:

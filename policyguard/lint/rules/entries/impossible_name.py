@@ -7,7 +7,7 @@ characters, and letters of another alphabet that look like Latin ones, never mat
 
 The `words` of a class are single words: tool names are split at `_ - .` and camelCase.
 
-The `paths` of a rule or budget are globs of whole paths, so they take no `^` and `$`, no `!` and no
+The `paths` of a rule or budget are globs of whole paths, so they take no `^` and `$` and no
 `file://`. Its `commands` are words as the program gets them, so they take no `^` and `$`
 either, and no dash but `-`.
 

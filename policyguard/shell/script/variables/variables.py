@@ -228,7 +228,7 @@ def enter_wrapper(reading: Statements, wrapper: Wrapper, index: int) -> Iterator
     """Let the variables of a text be what they are where the command of a wrapper runs."""
     outer = reading.variables
     if wrapper.later:
-        kept = reading.functions.forget_unsettled() if reading.is_certain else outer.forget_all()
+        kept = reading.functions.forget_unsettled()
         reading.control.leave()
         signals = reading.commands[index].arguments[1:]
         try:

@@ -218,10 +218,10 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     looked for in `setting=value`."""
     hides: str = ""
     """RE2 in a word with which it runs what cannot be seen, as `s///e` for sed."""
-    input: Literal["texts", "commands"] | None = None
-    """`texts`: lines of its input, and of files that the text wrote for it, may hold what `runs`
-    finds. `commands`: that is all there is in its input, as of crontab; if it is not known, what
-    runs cannot be seen."""
+    input: Literal["none", "texts", "commands"] | None = None
+    """`none`: it reads nothing from its input, as rm. `texts`: lines of its input, and of files
+    that the text wrote for it, may hold what `runs` finds. `commands`: that is all there is in its
+    input, as of crontab; if it is not known, what runs cannot be seen."""
 
 
 class Shell(PolicyStruct, frozen=True, kw_only=True):

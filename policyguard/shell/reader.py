@@ -35,7 +35,9 @@ class ShellReader:
         self.command_variables = frozenset(facts.command_variables)
         self.option_variables = facts.option_variables
         self.input_programs = frozenset(
-            name for name, program in facts.programs.items() if program.input
+            name
+            for name, program in facts.programs.items()
+            if program.input in ("texts", "commands")
         )
         """Programs in whose input commands may stand."""
         self.variables = dict.fromkeys(facts.variables, ANY)

@@ -1,4 +1,4 @@
-"""Files and addresses that the commands of a text name."""
+"""Files that the commands of a text name."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import takewhile
 
-from policyguard.model.shell import Program
-from policyguard.shell.arguments import UNKNOWN_PROGRAM, Arguments, Option, read_arguments
+from policyguard.shell.addresses import URL
+from policyguard.shell.arguments import UNKNOWN_PROGRAM, read_arguments
 from policyguard.shell.command_line import (
     ANY,
     GLOB,
@@ -33,13 +33,11 @@ from policyguard.shell.script.found_names import find_names_of
 from policyguard.shell.words import is_static
 
 _ATTACHED = re.compile(r"-[A-Za-z](?=[./~])")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _WITHIN = re.compile(rf"(?:/|\.\.)(?=(?:~|{START})(?:/|\Z)|\./)")
 """What stands before the home or the current folder in a path: `/$HOME/x`, `"/tmp/..$PWD/x"`."""
 _LOCAL_URL = re.compile(
     rf"file:(?://(?:localhost|127\.0\.0\.1)?)?(?=[/.~{ANY}{MANY}{NAME}]|\Z)", re.IGNORECASE
 )
-_URL_HOST = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^/?#\x00-\x08]+)(?:[/?#]|\Z)")
 _SPACE = re.compile(r"\s")
 _NOWHERE = "/dev/null"
 _UNKNOWN = re.compile(f"[{ANY}{MANY}]+")
@@ -49,9 +47,6 @@ _UNKNOWN_PLACE = re.compile(rf"\$[A-Za-z_{{(]|[{ANY}{MANY}]|\A{NAME}")
 """With it, a path may be any: a name that was printed is one of a folder that stands before it."""
 _MAY_RISE = re.compile(rf"(?:\A|/)\.\.?{GLOB}+/")
 """A pattern that may stand for `..`, as `.*` does in many shells."""
-_REMOTE = re.compile(r"(?:[^@/:\s]+@)?(\[[^\]]+\]|[^@/:\s\[\]]+):(?!//)")
-_HOST = re.compile(r"(?:[^@/\s]+@)?(\[[^\]]+\]|[^@/\s]+)")
-_NETWORK_FILE = re.compile(r"/dev/(?:tcp|udp)/([^/]+)/([^/]+)")
 _RANGE = re.compile(rf"[^/:\s]*[{ANY}{MANY}{NAME}][^/:\s]*\.\.\.?[^/:\s]*")
 """Revisions from one up to another, as `"$A..HEAD"` of git."""
 _REVISION = re.compile(r"[^:/\s]*:(?![/~]|\d+\Z)([^:\s]+)")
@@ -157,17 +152,33 @@ def find_paths_of(line: CommandLine, reader: ShellReader, chosen: Collection[int
 
 
 def _with_sources(line: CommandLine, chosen: Collection[int], reader: ShellReader) -> set[int]:
-    """Return the commands with those whose output they read; what xargs reads is their words."""
+    """Return the commands with those that tell which files they mean, or have made these."""
     involved: set[int] = set()
     pending = list(chosen)
     while pending:
         index = pending.pop()
-        if index not in involved:
-            involved.add(index)
-            wrappers = map(reader.wrappers.find, line.commands[index].wrappers)
-            if not any(wrapper is not None and wrapper.appends for wrapper in wrappers):
-                pending += line.commands[index].sources
+        if index in involved:
+            continue
+        involved.add(index)
+        command = line.commands[index]
+        wrappers = map(reader.wrappers.find, command.wrappers)
+        if any(wrapper is not None and wrapper.appends for wrapper in wrappers):
+            continue  # what xargs reads is among the words
+        program = reader.programs.find(command.program)
+        is_told = program is None or program.input != "none"
+        is_told = is_told or any(map(_UNKNOWN.search, command.arguments))
+        pending += (
+            source
+            for source in command.sources
+            if is_told or _may_make_files(line.commands[source], reader)
+        )
     return involved
+
+
+def _may_make_files(command: SimpleCommand, reader: ShellReader) -> bool:
+    program = reader.programs.find(command.program)
+    only_prints = program is not None and program.read_only is True
+    return not only_prints or any(redirect.writes for redirect in command.redirects)
 
 
 def _names_files_in_code(line: CommandLine, index: int) -> bool:
@@ -190,7 +201,7 @@ def _find_touched(command: _Command, reader: ShellReader) -> Iterator[str]:
         *(() if runs_another else find_written(*parts)),
     ):
         path = _LOCAL_URL.sub("", path)
-        if not (_URL.match(path) or (is_silenced and path == _NOWHERE)):
+        if not (URL.match(path) or (is_silenced and path == _NOWHERE)):
             yield path
     if "/" in simple.path and is_static(simple.path):
         folder = simple.path.rpartition("/")[0]
@@ -203,7 +214,7 @@ def _find_named(command: _Command, reader: ShellReader) -> Iterator[str]:
     simple, wrapper = command.simple, command.wrapper
     operands = _own_operands(command, reader)
     for word in (_LOCAL_URL.sub("", operand) for operand in operands):
-        if _URL.match(word):
+        if URL.match(word):
             continue
         is_range = ".." in word and command.program.reads == "none" and _RANGE.fullmatch(word)
         if word.strip(MANY + ANY) and not is_range:
@@ -250,7 +261,7 @@ def _find_wrapper_values(command: SimpleCommand, reader: ShellReader) -> Iterato
 
 def _is_path(value: str) -> bool:
     is_path = is_static(value) and ("/" in value or value[0] in ".~")
-    return is_path and not _URL.match(value)
+    return is_path and not URL.match(value)
 
 
 def _own_operands(command: _Command, reader: ShellReader) -> Sequence[str]:
@@ -272,86 +283,6 @@ def _own_operands(command: _Command, reader: ShellReader) -> Sequence[str]:
     ):
         return arguments.operands[:1]
     return ()
-
-
-def find_urls(line: CommandLine, reader: ShellReader) -> Iterator[str]:
-    """Yield the addresses that commands name: URLs, and hosts of programs that connect to them.
-
-    One of which the host is not known has a mark in it.
-    """
-    for command in line.commands:
-        if command.path == MANY:
-            yield MANY
-            continue
-        program = reader.programs.find(command.program) or UNKNOWN_PROGRAM
-        arguments = read_arguments(command.arguments, program)
-        yield from _find_own_urls(arguments, program)
-        for redirect in command.redirects:
-            if address := _NETWORK_FILE.fullmatch(redirect.target):
-                yield f"tcp://{address[1]}:{address[2]}"
-
-
-def _find_own_urls(arguments: Arguments, program: Program) -> Iterator[str]:
-    values = [option.value for option in arguments.options if option.value is not None]
-    for word in (*arguments.operands, *values):
-        start = _URL.search(word)
-        if start is not None and not program.prints and not _SPACE.search(word):
-            yield _cut(word[start.start() :])
-    options = arguments.options
-    if program.connects == "first" and len(arguments.operands) > 1:
-        options = options[: arguments.options_before[1]]  # others are those of a command there
-    hosts = [
-        f"[{host}]" if host.count(":") > 1 and host[0] != "[" else host
-        for option in options
-        for value in [_find_value(option, program)]
-        for host in ("" if value[:1] == "/" else value.rpartition("/")[2]).split(",")
-        if host and host != "none"
-    ]
-    if program.connects in ("operands", "first"):
-        hosts += arguments.operands[: 1 if program.connects == "first" else None]
-    for word in hosts:
-        if not _URL.search(word):
-            host = _HOST.match(word)
-            yield f"{program.scheme}://{host[1] if host else word}"
-    if program.connects == "remotes":
-        for word in _find_possible_remotes(arguments, program):
-            remote = None if _URL.search(word) else _REMOTE.match(word)
-            if remote is not None:
-                yield f"{program.scheme}://{remote[1]}"
-            elif not word.strip(MANY + ANY):
-                yield word
-
-
-def _find_value(option: Option, program: Program) -> str:
-    """Return the host in an option, which may be one of a cluster (`-vJ host`); empty if none."""
-    text = option.text
-    if text in program.connects_by:
-        return option.value or ""
-    if text[:2] == "--" or program.long or not program.connects_by:
-        return ""
-    for index, letter in enumerate(text[1:], 2):
-        if f"-{letter}" in program.connects_by:
-            return text[index:] or option.value or ""
-        if f"-{letter}" in program.values or not program.values:
-            return ""
-    return ""
-
-
-def _find_possible_remotes(arguments: Arguments, program: Program) -> Sequence[str]:
-    operands = arguments.operands
-    if not operands or operands[0] in program.offline:
-        return ()
-    flags = program.refspecs.get(operands[0])
-    options = arguments.options[arguments.options_before[0] :]
-    if flags is None or arguments.has_more or any(option.text not in flags for option in options):
-        return operands
-    return operands[1:2]
-
-
-def _cut(url: str) -> str:
-    """Return a URL up to its host where something behind that is not known."""
-    known = _URL_HOST.match(url)
-    return url if is_static(url) or known is None else known[1]
 
 
 def normalize(path: str) -> str:

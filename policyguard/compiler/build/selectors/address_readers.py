@@ -121,7 +121,7 @@ class UrlReader:
         return list(found)
 
     def _find_urls(self, command: str) -> tuple[str, ...]:
-        from policyguard.shell.touched import find_urls
+        from policyguard.shell.addresses import find_urls
 
         line = self._shell.read(command)
         return tuple(dict.fromkeys(find_urls(line, self._shell.reader)))

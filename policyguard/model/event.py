@@ -273,7 +273,8 @@ class ChildCharged(_Event, frozen=True, tag="drawn"):
 
     `raised` is by how much it raised them; what is below 0 was given back. The sub-agent's own
     events have the same, and say what for: this one counts only where this session is rebuilt from
-    its journal, which knows nothing of them. Slots in `concurrent` budgets are left out.
+    its journal, which knows nothing of them. Slots in `concurrent` budgets are left out: calls hold
+    them.
     """
 
     child: str = msgspec.field(default="", name="by")

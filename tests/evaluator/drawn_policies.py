@@ -28,6 +28,8 @@ _CONDITIONS = (
     "call.targets.size() > 1",
     "call.args.rate > 1.0",
     "tags.tier == 'vip'",
+    "call.args.id == 1",
+    "call.args.paths.size() > 2",
 )
 _OF_OUTCOMES = (
     "outcome.ok",
@@ -37,6 +39,8 @@ _OF_OUTCOMES = (
     "outcome.changed",
     "outcome.signature == 'lost'",
     "has(outcome.duration) && outcome.duration > duration('1s')",
+    "outcome.data[0] == 'a'",
+    "has(outcome.score) && outcome.score > 1.0",
 )
 _TOOLS = (["read"], ["edit"], ["send"], ["read", "poll"], ["*"], {"outside": ["read", "test"]})
 _EFFECTS = ("block",) * 7 + ("ask", "ask", "advise", "halt")
@@ -56,8 +60,12 @@ def draw_policy(pick: Pick) -> Entry:
         ],
         "limits": {"default": _draw_limits(pick, pick(1, 1, 2, 3))},
     }
+    if pick(True, False, False):
+        policy["blame"] = [{"id": "mine", "when": pick(*_OF_OUTCOMES), "blame": "agent"}]
+    if pick(True, False, False):
+        policy["bounds"] = {pick("in_flight", "unreported", "window_entries"): pick(2, 5)}
     if pick(True, False):
-        policy["outcomes"] = {
+        policy["outcomes"] = pick({}, {"failed_when": "outcome.text.startsWith('Error')"}) | {
             "envelope": [{"state": pick("pending", "failure"), "pattern": "^wait"}],
             "meta": {"non_advancing": ["stuck"], "harness": ["infra"]},
         }
@@ -115,6 +123,10 @@ def _draw_classes(pick: Pick) -> Entry:
         drawn["fingerprint"] = pick(
             {"ignore": ["id"]}, {"tolerance": {"rate": 0.1}}, {"ignore": ["n", "id"]}
         )
+    if pick(True, False):
+        results: Entry = {"mask": pick(["durations"], ["durations", "counters"])}
+        results |= pick({}, {"order": "ignored"}) | pick({}, {"nothing": ["no match"]})
+        drawn["likeness"] = {"results": results} | pick({}, {"fold": ["path"]})
     return drawn
 
 
@@ -154,7 +166,7 @@ def _draw_limit(pick: Pick, kind: str) -> Entry:
 def _draw_sameness(pick: Pick, most: int) -> Entry:
     same = ("call", "call_and_result", "call_and_error", "call_and_success", "error", "target")
     drawn: Entry = {"window": pick(most + 1, 6, 12, "all")}
-    drawn |= pick({"same": pick(*same, "result")}, {"same": pick(*same)}, {"key": "call.args.path"})
+    drawn |= pick({"same": pick(*same)}, {"same": "result"}, {"key": "call.args.path"})
     drawn |= pick({}, {}, {"by": "tool"})
     drawn |= pick({}, {}, {"count": "tree"})
     drawn |= pick({}, {"despite_changes": True}, {"despite_changes": True, "without_news": 2})
@@ -184,7 +196,7 @@ def _draw_budget(pick: Pick) -> Entry:
         "time": {"time": "90s"},
         "concurrent": {"concurrent": 2},
         "sum": {"sum": pick("call.args.n", "outcome.text.size()"), "max": 5},
-        "distinct": {"distinct": "call.args.path", "max": 2},
+        "distinct": {"distinct": pick("call.args.path", "call.targets"), "max": 2},
         "model_calls": {"model_calls": 3},
     }[kind]
     if kind != "model_calls":
@@ -193,7 +205,8 @@ def _draw_budget(pick: Pick) -> Entry:
         drawn |= pick({}, {}, {"when": pick(*_CONDITIONS)})
     scopes = ("turn", "session", "agent", "user", "project", "global", "batch")
     scope = pick(*scopes[:2]) if kind == "distinct" else pick(*scopes)
-    drawn |= {"per": pick(scope, [scope, "call.args.path"]) if kind in ("calls", "sum") else scope}
+    keys = ("call.args.path", "call.args.path", "call.args.paths[0]", "call.tool")
+    drawn |= {"per": pick(scope, [scope, pick(*keys)]) if kind in ("calls", "sum") else scope}
     if kind not in ("time", "concurrent"):
         drawn |= pick({}, {}, {"within": "45s"})
     low, high = ("40s", "60s") if kind == "time" else (1, 3)
@@ -277,7 +290,8 @@ def _draw_rule(pick: Pick) -> Entry:
         approval |= pick({}, {"within": "30s", "otherwise": pick("block", "allow")})
         approval |= pick({}, {"remember": pick([], ["call"], ["tool", "target"])})
         drawn["approval"] = approval
-    return drawn | pick({}, {"message": "no {call.args.path}"}, {"instead": "read it"})
+    message = "no {call.args.path} ({session.calls})"
+    return drawn | pick({}, {"message": message}, {"instead": "read it"})
 
 
 def _draw_result_rule(pick: Pick) -> Entry:

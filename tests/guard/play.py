@@ -11,6 +11,7 @@ import msgspec
 
 from policyguard import Guard, Session
 from policyguard.compiler import CompiledPolicy
+from policyguard.model.constraint import Constraint
 from policyguard.model.event import Event
 from policyguard.store.protocol import Store
 
@@ -234,7 +235,7 @@ class Play:
             session.halted_by,
             session.progress,
             sorted(session.in_flight),
-            guard.constraints(),
+            sorted(guard.constraints(), key=_by_content),
             guard.grants(),
             [(one.call, one.entries, one.approved_by) for one in guard.questions()],
         )
@@ -274,6 +275,12 @@ class Play:
     def plain(self, value: Any) -> str:
         """Return a value as JSON, without what is empty and what the step says already."""
         return json.dumps(_without_empty(msgspec.to_builtins(value, enc_hook=str)))
+
+
+def _by_content(constraint: Constraint) -> tuple[str, ...]:
+    """Return what constraints are sorted by, since ids and keys are random."""
+    scope, *_ = re.split(r"[\x00-\x1f]", constraint.scope)
+    return scope, constraint.signature, constraint.error, *constraint.taught_by
 
 
 def number_ids(text: str, names: dict[str, str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -20,6 +20,11 @@ OWNED_SCOPES = ("session", "turn", "batch")
 """Scopes whose usage ends with the session or turn that owns it, at the latest."""
 
 
+def is_owned(budget: CompiledBudget) -> bool:
+    """Whether a session owns each usage, so that a raised limit lasts as long as that."""
+    return budget.scope in OWNED_SCOPES
+
+
 def owner_session(key: str) -> str:
     """Return the id of the session that owns the usage under a key of such a scope."""
     return key.partition("\x1f")[0].partition("\x1e")[0]
@@ -27,7 +32,7 @@ def owner_session(key: str) -> str:
 
 def outlives_call(budget: CompiledBudget) -> bool:
     """Whether a charge lasts as long as its owner; slots are held by calls in flight only."""
-    return budget.scope in OWNED_SCOPES and budget.kind != "concurrent"
+    return is_owned(budget) and budget.kind != "concurrent"
 
 
 def record_owner(session: SessionState, scope: str, budget: str, key: str) -> None:
@@ -123,17 +128,20 @@ def raise_limit(
 ) -> None:
     """Raise the limit of one usage."""
     record_owner(session, evaluator.budgets[charge.budget].scope, charge.budget, charge.key)
-    state.ledger.get_or_create(charge.budget, charge.key).granted += charge.amount
+    state.ledger.raise_limit(charge.budget, charge.key, charge.amount)
 
 
 def parent_charges(
-    evaluator: Evaluator, session: SessionState, charges: Iterable[Charge]
+    evaluator: Evaluator,
+    session: SessionState,
+    charges: Iterable[Charge],
+    lasts: Callable[[CompiledBudget], bool] = outlives_call,
 ) -> dict[str, tuple[Charge, ...]]:
-    """Return the lasting charges to other sessions, by session."""
+    """Return the charges to other sessions that last, by session."""
     by_owner: dict[str, tuple[Charge, ...]] = {}
     for charge in charges:
         budget = evaluator.budgets.get(charge.budget)
-        if budget is None or not outlives_call(budget):
+        if budget is None or not lasts(budget):
             continue
         owner = owner_session(charge.key)
         starts_clock = budget.kind == "time" and bool(budget.keys)
@@ -202,6 +210,12 @@ class RebuildLedger(UsageLedger, eq=False, kw_only=True):
         if self._is_foreign(budget, key):
             return BudgetUsage()
         return super().get_or_create(budget, key)
+
+    def raise_limit(self, budget: str, key: str, amount: int) -> None:
+        """Raise a limit; that of another session stands in its journal."""
+        compiled = self.budgets.get(budget)
+        if compiled is None or not is_owned(compiled) or owner_session(key) == self.session:
+            super().raise_limit(budget, key, amount)
 
     def _is_foreign(self, budget: str, key: str) -> bool:
         compiled = self.budgets.get(budget)

@@ -228,6 +228,10 @@ class UsageLedger(msgspec.Struct, eq=False):
             usage = usages[key] = BudgetUsage()
         return usage
 
+    def raise_limit(self, budget: str, key: str, amount: int) -> None:
+        """Raise the limit of one usage."""
+        self.get_or_create(budget, key).granted += amount
+
     def set(self, budget: str, key: str, usage: BudgetUsage) -> None:
         """Set the usage that a store has returned."""
         self.usages.setdefault(budget, {})[key] = usage

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.charges import (
     grant_charge,
+    is_owned,
     negate_charges,
     parent_charges,
     spend_charges,
@@ -415,7 +416,7 @@ class CallPipeline(KnownCalls):
         if state.parent is None or not guard._has_audience:
             return
         charged = parent_charges(guard._evaluator, state, charges)
-        raised = parent_charges(guard._evaluator, state, raised_limits)
+        raised = parent_charges(guard._evaluator, state, raised_limits, is_owned)
         for owner in {**charged, **raised}:
             event = ChildCharged(owner, at, state.id, charged.get(owner, ()), raised.get(owner, ()))
             emitted.append(event)

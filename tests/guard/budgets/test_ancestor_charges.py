@@ -115,6 +115,33 @@ def test_reopened_sessions_have_the_same_usage(
         reopened.close()
 
 
+def test_a_limit_that_a_sub_agent_raised_is_raised_once_and_until_the_end(tmp_path: Path) -> None:
+    """Whoever is opened again, and whatever slots have been taken meanwhile."""
+    policy = "policyguard: 1\nname: p\nbudgets: {places: {concurrent: 2, agents: [boss]}}\n"
+
+    def open_leaf(guard: Guard) -> Session:
+        root = guard.session("root", agent="boss")
+        return guard.session("leaf", agent="worker", parent=root)
+
+    def count_places(session: Session) -> int:
+        running = list(itertools.takewhile(bool, (session.check("x", {"n": n}) for n in range(9))))
+        for decision in running:
+            session.release(decision)
+        return len(running)
+
+    with load(tmp_path, lambda: 10**18, policy) as guard:
+        open_leaf(guard).grant("places", 1, by="ann")
+        assert count_places(guard.session("root")) == 3
+    with load(tmp_path, lambda: 10**18, policy) as guard:
+        assert count_places(guard.session("root", agent="boss")) == 3
+        for _ in range(2):
+            leaf = open_leaf(guard)
+            assert count_places(leaf) == 3
+            leaf.close()
+        guard.session("root").end()
+        assert count_places(open_leaf(guard)) == 2
+
+
 def test_late_cost_is_charged_to_the_ancestors_that_admitted_the_call(tmp_path: Path) -> None:
     clock = itertools.count(1_755_500_000_000_000_000, 10**6).__next__
     with load(tmp_path, clock) as first:

@@ -225,7 +225,8 @@ class Play:
 
     def do_revoke(self, name: str, said: list[str]) -> str:
         guard = self.guards[OWNERS[name]]
-        known = [*(one.id for one in guard.constraints()), *(one.id for one in guard.grants())]
+        constraints = sorted(guard.constraints(), key=_by_content)
+        known = [*(one.id for one in constraints), *(one.id for one in guard.grants())]
         return str(guard.revoke(self.pick(*known), by="bo")) if known else ""
 
     def do_look(self, name: str, said: list[str]) -> str:

@@ -156,7 +156,9 @@ def key_direction(id_: str, field: FieldPath, before: Any, after: Any) -> Direct
     if section in (*_REFUSING_SECTIONS, "pins") and name in _SELECTORS:
         if name in _GLOB_SELECTORS:
             before, after = _drop_if_all(before), _drop_if_all(after)
-        return _selector_direction(before, after) if before != after else ""
+        if before == after:
+            return ""
+        return (_path_direction if name == "paths" else _selector_direction)(before, after)
     if section in _REFUSING_SECTIONS and name in _CONDITIONS:
         return _condition_direction(before, after)
     if field == ("per", "scope"):
@@ -291,6 +293,23 @@ def _selector_direction(old: Any, new: Any) -> Direction:
     if not isinstance(old, frozenset) or not isinstance(new, frozenset):
         return ""
     return "tighter" if new > old else "looser" if new < old else ""
+
+
+def _path_direction(old: Any, new: Any) -> Direction:
+    """Return the direction of a changed selector of paths, of which some are exceptions."""
+    if not isinstance(old, SelectedItems) or not isinstance(new, SelectedItems):
+        return _selector_direction(old, new)
+    if old.outside is not new.outside:
+        return ""
+    excepted = [frozenset(one for one in each.items if one[0] == "!") for each in (old, new)]
+    listed = [each.items - ones for each, ones in zip((old, new), excepted, strict=True)]
+    directions = set()
+    if listed[0] != listed[1]:
+        directions.add(_selector_direction(*listed))
+    if excepted[0] != excepted[1]:
+        directions.add(_OPPOSITE[_selector_direction(*excepted)])
+    direction = combine_directions(directions)
+    return _OPPOSITE[direction] if old.outside else direction
 
 
 def _drop_if_all(selector: Any) -> Any:

@@ -11,7 +11,8 @@ from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME
 _STAR, _PATH_STAR, _FOLDERS = "\x06", "\x07", "\x08"
 _ONE = "\x0e"
 _SOME_NAME = "\x0b"
-_WHOLE_NAME = lazy_pattern(rf"(?:(?<=/)|^){GLOB}+(?=/|$)")
+_WHOLE_NAME = lazy_pattern(rf"(?:(?<=/)|^){GLOB}(?=/|$)")
+"""`*`; `[e][t][c]` says more."""
 _STARS = _STAR + _PATH_STAR + _FOLDERS
 _MARKS = lazy_pattern(f"[{MARKS}]")
 
@@ -62,21 +63,24 @@ class Glob:
         """Whether a static `word` matches."""
         return word in self._literals or (self._regex is not None and self._regex.search(word))
 
-    def may_match(self, word: str) -> bool:
-        """Whether `word` may match, its unknown parts being anything."""
+    def may_match(self, word: str, *, any_name: bool = False) -> bool:
+        """Whether `word` may match, its unknown parts being anything.
+
+        Names in paths that say nothing (`*`, or what find prints) are those of a folder, not of one
+        kind of file, so only a star of the pattern stands for them, unless `any_name`.
+        """
         if not _MARKS.search(word):
             return self.matches(word)
         if MANY in word and not word.strip(MANY + ANY):
             return True
         tokens = self._tokens
         if self._is_path:
-            # Names that say nothing (`*`, or what find prints) are those of a folder, not of one
-            # kind of file: only a star of the pattern stands for them.
-            word = _WHOLE_NAME.sub(_SOME_NAME, word.replace(NAME, _SOME_NAME))
+            if not any_name:
+                word = _WHOLE_NAME.sub(_SOME_NAME, word.replace(NAME, _SOME_NAME))
             if word.startswith("./"):
                 word = word[2:]
                 tokens = tuple(item for item in tokens if item[0] not in "/~")
-        return any(_intersect(item, word) for item in tokens)
+        return any(_intersect(item, word, any_name) for item in tokens)
 
 
 def _tokenize(glob: str, is_path: bool) -> str:
@@ -86,11 +90,12 @@ def _tokenize(glob: str, is_path: bool) -> str:
     return glob.replace("**/", _FOLDERS).replace("**", _PATH_STAR).replace("*", _STAR)
 
 
-def _intersect(glob: str, word: str) -> bool:
+def _intersect(glob: str, word: str, any_name: bool) -> bool:
     """Whether some text matches both, by the pairs of positions that a common text can reach.
 
     Within one folder name, a `*` of `word` must not stand for what `glob` says while a `*` of
-    `glob` stands for what `word` says: `*.txt` and `id_rsa*` have nothing in common but `*`.
+    `glob` stands for what `word` says: `*.txt` and `id_rsa*` have nothing in common but `*`. With
+    `any_name` it may.
     """
     if len(glob) * len(word) > 1 << 16:
         return True
@@ -101,7 +106,7 @@ def _intersect(glob: str, word: str) -> bool:
         if i == len(glob) and j == len(word):
             return True
         for step in _steps(glob, word, i, j, taken):
-            if step not in seen and step[2] != _BOTH:
+            if step not in seen and (any_name or step[2] != _BOTH):
                 seen.add(step)
                 left.append(step)
     return False

@@ -165,12 +165,12 @@ def _with_sources(line: CommandLine, chosen: Collection[int], reader: ShellReade
         if any(wrapper is not None and wrapper.appends for wrapper in wrappers):
             continue  # what xargs reads is among the words
         program = reader.programs.find(command.program)
-        is_told = program is None or program.input != "none"
-        is_told = is_told or any(map(_UNKNOWN.search, command.arguments))
+        is_open = program is None or program.input != "none"
+        is_open = is_open or any(map(_UNKNOWN.search, command.arguments))
         pending += (
             source
             for source in command.sources
-            if is_told or _may_make_files(line.commands[source], reader)
+            if is_open or _may_make_files(line.commands[source], reader)
         )
     return involved
 

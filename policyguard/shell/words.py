@@ -21,9 +21,10 @@ SIMPLE_WORD = rf"""~?(?>(?:[{BARE}]++|\{{\}}|\\[ !#$&()*;<>?\[\]{{|}}]|'[^']*+'|
 """A word without expansions, as a regular expression (ASCII). Only some escapes are in it."""
 _SIMPLE_WORD = lazy_pattern(SIMPLE_WORD, re.ASCII)
 _SIMPLE = lazy_pattern(rf"{SIMPLE_WORD}(?>(?:[ \t]++{SIMPLE_WORD})*)", re.ASCII)
-_SIMPLE_PART = lazy_pattern(r"""'([^']*)'|"([^"]*)"|\\(.)|\*""")
+_SIMPLE_PART = lazy_pattern(r"""'([^']*)'|"([^"]*)"|\\(.)|\*+""")
+_STARS = lazy_pattern(r"\*+")
 _SPECIAL = lazy_pattern(r"[\\*?\[{}~]")
-_UNQUOTED = lazy_pattern(r"\\\n|\\(.)|[*?]|\[[^\]\s/]+\]|[^\\*?\[]+|\[|\\$", re.DOTALL)
+_UNQUOTED = lazy_pattern(r"\\\n|\\(.)|\*+|\?|\[[^\]\s/]+\]|[^\\*?\[]+|\[|\\$", re.DOTALL)
 _IN_DOUBLE_QUOTES = lazy_pattern(r'\\([$`"\\])|\\\n')
 ANSI_C_ESCAPE = lazy_pattern(
     r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))",
@@ -52,6 +53,8 @@ def read_simple_words(text: str) -> list[str]:
     if "'" in text or '"' in text or "\\" in text:
         words: list[str] = _SIMPLE_WORD.findall(text)
         return [_SIMPLE_PART.sub(_read_simple_part, word) for word in words]
+    if "**" in text:
+        return _STARS.sub(GLOB, text).split()
     return text.replace("*", GLOB).split()
 
 
@@ -85,7 +88,7 @@ def _read_unquoted_part(match: re.Match[str]) -> str:
     part = match[0]
     if part[0] == "\\":
         return protect(match[1] or "")
-    return GLOB if part in ("*", "?") or (part[0] == "[" and len(part) > 1) else part
+    return GLOB if part[0] in "*?" or (part[0] == "[" and len(part) > 1) else part
 
 
 def read_double_quoted(text: str) -> str:

@@ -238,6 +238,26 @@ def test_an_entry_about_what_is_outside_is_about_less_where_more_is_inside(tmp_p
     assert (change.old, change.new) == ("{outside: [a]}", "{outside: [b, a]}")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "direction"),
+    [
+        ('["a*", b]', '["a*", b, "!ab"]', "looser"),
+        ('["a*", "!ab"]', '["a*", b, "!ab"]', "tighter"),
+        ('["a*", "!ab", "!ac"]', '["a*", b, "!ab"]', "tighter"),
+        ('["a*", "!ab"]', '["a*", b, "!ab", "!ac"]', ""),
+        ("{outside: [src]}", '{outside: [src, "!src/x"]}', "tighter"),
+        ('{outside: [src, "!src/x"]}', '{outside: [src, doc, "!src/x"]}', "looser"),
+        ('["a*", "!ab"]', '{outside: ["a*", "!ab"]}', ""),
+    ],
+)
+def test_exceptions_make_a_list_of_paths_cover_less(
+    old: str, new: str, direction: str, tmp_path: Path
+) -> None:
+    policy = "policyguard: 1\nname: p\nclassify: {paths: [path]}\nrules: {r: {paths: PATHS}}\n"
+    found = changes(policy.replace("PATHS", old), policy.replace("PATHS", new), tmp_path)
+    assert [one.direction for one in found] == [direction]
+
+
 def test_entries_come_and_go_with_their_values(tmp_path: Path) -> None:
     new = POLICY.replace("  quiet:", "  loud:").replace(", mode: observe", "")
     found = {one.entry: one for one in changes(POLICY, new, tmp_path)}

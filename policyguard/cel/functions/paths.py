@@ -33,6 +33,7 @@ _AMBIGUITIES: Final = {
 }
 # Most paths are normal already, and testing that is cheaper than normalizing.
 _NOT_NORMAL: Final = lazy_pattern(r"//|(?:^|/)\.\.?(?:/|$)|./$", re.DOTALL)
+_UNKNOWN_FOLDER: Final = lazy_pattern(f"[{ANY}{MANY}]")
 _UNKNOWN_NAME: Final = lazy_pattern(f"[{GLOB}{NAME}]")
 _MAX_PATH_LENGTH: Final = 64 * 1024
 _MAX_CACHED_LENGTH: Final = 500
@@ -134,6 +135,14 @@ def _refuse_doubt(path: str, glob: str) -> None:
         raise OperationError("invalid-argument", "the path contains a name that is not known")
 
 
+def _is_other(path: str, glob: str) -> bool:
+    """Whether a path with a folder that is not known is certain not to match: by its name."""
+    if len(path) > _MAX_PATH_LENGTH or not _UNKNOWN_FOLDER.search(path) or ".." in path:
+        return False
+    known = _UNKNOWN_FOLDER.sub("x", path)
+    return _AMBIGUOUS.search(known) is None and not _parse_doubtful(glob)(path)
+
+
 @lru_cache(maxsize=256)
 def _parse_doubtful(glob: str) -> Callable[[str], bool]:
     from policyguard.shell.globs import Glob as DoubtfulGlob  # few paths have such names
@@ -176,4 +185,10 @@ def matches_glob(path: Any, glob: Any) -> bool:
             raise OperationError("invalid-argument", str(error)) from None
     if glob.__class__ is not Glob:
         raise no_such_overload("like", path, glob)
-    return bool(glob.matches(normalize_path(path, "like")))
+    try:
+        normal = normalize_path(path, "like")
+    except OperationError:
+        if path.__class__ is str and _is_other(path, glob.text):
+            return False
+        raise
+    return bool(glob.matches(normal))

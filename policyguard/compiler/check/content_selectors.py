@@ -24,7 +24,7 @@ _NAMES = {"commands": "command pattern", "paths": "path glob", "hosts": "host"}
 
 _ONLY_EXCEPTIONS = (
     'write the globs from which they are taken, as `["**/.env*", "!**/.env.example"]`; '
-    "for all other paths write `{outside: […]}`"
+    "for all paths but `/tmp` write `{outside: [/tmp]}`"
 )
 
 
@@ -33,7 +33,7 @@ def check_content_selectors(policy: Policy, merged: MergedPolicy) -> Iterator[Di
     for path, key, selector in iter_content_selectors(policy):
         inner = (*path, key, "outside") if selector.outside else (*path, key)
         if key == "paths" and all(item.startswith(EXCEPT) for item in selector.items):
-            message = "this list has only exceptions, so no path is in it"
+            message = "this list has only exceptions, so no path is inside"
             yield merged.diagnostic("reference/selector", message, inner, hint=_ONLY_EXCEPTIONS)
         for index, item in enumerate(selector.items):
             if key == "finds":

@@ -49,17 +49,18 @@ def find_name_problem(name: str, *, is_free_text: bool = False) -> tuple[str, st
 
 def find_path_problem(glob: str) -> tuple[str, str] | None:
     """Report a path that is written as a regex or a URL, or with odd letters."""
+    sign = EXCEPT if glob.startswith(EXCEPT) else ""
     glob = glob.removeprefix(EXCEPT)
-    shown = quote_text(glob)
+    shown = quote_text(sign + glob)
     if (plain := glob.removeprefix("file://").strip()) != glob:
-        return f"{shown} is never a path as calls name it", f"write {quote_text(plain)}"
+        return f"{shown} is never a path as calls name it", f"write {quote_text(sign + plain)}"
     if found := find_letter_problem(glob):
         return found
     plain = glob.removeprefix("^").removesuffix("$").replace("\\.", ".").replace(".*", "*")
     if not plain or not (glob.startswith("^") or glob.endswith("$")):
         return None
     message = f"{shown} is written as a regex, not as a path"
-    return message, f"write {quote_text(plain)}; a folder covers all below"
+    return message, f"write {quote_text(sign + plain)}; a folder covers all below"
 
 
 def find_command_problem(pattern: str) -> tuple[str, str] | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from policyguard.shell.folders import be_at
 from policyguard.shell.script.inputs import Input, Tail
 from policyguard.shell.script.syntax_tree import Node
-from policyguard.shell.script.variables.bindings import Kept
+from policyguard.shell.script.variables.values import Kept
 
 if TYPE_CHECKING:
     from policyguard.shell.script.statements import Statements

@@ -208,6 +208,8 @@ class Control:
         """Place the commands that run at other times, now that it is known where that may be."""
         if not self._later:
             return
+        if self._reading.variables.has_surprises:
+            self._reading.add_unknown("what a trap reads is changed later")
         commands, folders = self._reading.commands, self._anywhere().folders
         for index in {index for indices in self._later for index in indices}:
             commands[index] = msgspec.structs.replace(commands[index], folders=folders)

@@ -20,7 +20,7 @@ from policyguard.shell.folders import may_move
 from policyguard.shell.plain import RESERVED
 from policyguard.shell.script.inputs import Input, Tail
 from policyguard.shell.script.rewriting import HereDocument
-from policyguard.shell.script.variables.bindings import Kept
+from policyguard.shell.script.variables.values import Kept
 from policyguard.shell.words import is_static
 
 if TYPE_CHECKING:
@@ -86,13 +86,13 @@ class Functions:
             self._unread.add(name)
             self._finished.discard(name)
             if name in self._later:
-                kept = self.forget_unsettled() if is_certain else reading.variables.forget_all()
+                kept = self.forget_unsettled("") if is_certain else reading.variables.forget_all()
                 self._run(name, None, given)
                 reading.variables.destabilize_changes(kept)
                 reading.control.note_later(before)
 
-    def forget_unsettled(self) -> Kept:
-        """Make values unknown, as in a trap; return what they were.
+    def forget_unsettled(self, text: str) -> Kept:
+        """Make values unknown, as for the text of a trap; return what they were.
 
         Those stay that are assigned once, in no function.
         """
@@ -101,7 +101,10 @@ class Functions:
             body.source[body.definition.start_byte : body.definition.end_byte].decode()
             for body in bodies
         ]
-        return self._reading.variables.forget_all(but_settled_outside=texts)
+        variables = self._reading.variables
+        kept = variables.forget_all(but_settled_outside=texts)
+        variables.rely_on_values("\n".join((text, *texts)))
+        return kept
 
     def expect_later(self, first: int) -> None:
         """Note that the commands from an index on run at other times, as those of a trap."""

@@ -24,7 +24,7 @@ from policyguard.shell.script.rewriting import HereDocument, lift
 from policyguard.shell.script.syntax_tree import DECLARATIONS, EXPRESSIONS, Node, is_simple, parse
 from policyguard.shell.script.variables.assigned_names import VARIABLE_NAME
 from policyguard.shell.script.variables.assignments import assign, run_declaration
-from policyguard.shell.script.variables.bindings import Kept
+from policyguard.shell.script.variables.values import Kept
 from policyguard.shell.script.variables.variables import Variables
 from policyguard.shell.script.word_reader import EXPANSIONS, read_raw
 from policyguard.shell.script.wrapped import Wrapped

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from policyguard.cel.functions.paths import Glob as PathGlob
 from policyguard.model.entry import Selector
-from policyguard.shell.command_line import ANY, MANY, MARKS
+from policyguard.shell.command_line import MANY, MARKS
 from policyguard.shell.globs import Glob
 from policyguard.shell.touched import has_unknown_folder, normalize
 
@@ -30,7 +30,7 @@ _CACHED = 2048
 def check_path_glob(text: str) -> None:
     """Raise `ValueError` with the reason if a text is not a glob of paths, or `!` and a glob."""
     text = text.removeprefix(EXCEPT)
-    if not text:
+    if not text or text.startswith((EXCEPT, "$")):
         raise ValueError("write the glob of what to except behind `!`")
     if "|" in text:
         raise ValueError("a path glob has no alternatives; write two items")
@@ -49,22 +49,25 @@ def is_written_out(path: str) -> bool:
 class PathSelector:
     """Matches a path that may be in a list of globs; with `outside`, one not certainly in it.
 
-    What `!glob` excepts is not in the list, whatever the order.
+    What `!glob` excepts is not in the list, whatever the order. `excepts` makes this the selector
+    of what another one excepts: there, a name of which nothing is known may be any.
     A relative glob is below the folder of the session, as a relative path is. A glob whose last
     part has no wildcard covers all that is below.
     """
 
-    def __init__(self, selector: Selector) -> None:
+    def __init__(self, selector: Selector, *, excepts: bool = False) -> None:
         self._outside = selector.outside
-        excepted = [item[len(EXCEPT) :] for item in selector.items if item.startswith(EXCEPT)]
-        self._excepted = PathSelector(Selector(items=tuple(excepted))) if excepted else None
+        self._excepts = excepts
+        excepted = tuple(item[len(EXCEPT) :] for item in selector.items if item.startswith(EXCEPT))
+        self._excepted = PathSelector(Selector(items=excepted), excepts=True) if excepted else None
         kept = [item for item in selector.items if not item.startswith(EXCEPT)]
         items = [normalize(item) if item != "~" else item for item in kept]
         self._whole = "." in items
         covered = [glob for item in items if item != "." for glob in _cover(item)]
-        self._certain = tuple(Glob(glob, is_path=True) for glob in covered)
         possible = [one for glob in covered for one in _elsewhere(glob)]
         self._possible = tuple(Glob(glob, is_path=True) for glob in possible)
+        certain = possible if excepts else covered
+        self._certain = tuple(Glob(glob, is_path=True) for glob in certain)
         # Where the folder of the session is not known, an absolute path may be in it.
         below = [f"**/{glob}" for glob in covered if glob[0] not in "/~*"]
         self._below = tuple(Glob(glob, is_path=True) for glob in below)
@@ -88,10 +91,8 @@ class PathSelector:
 
     def _is_inside(self, path: str, cwd: str) -> bool:
         forms = _spellings(path)
-        if len(forms) > 1 or _USER_HOME.match(path):
+        if len(forms) > 1 or _USER_HOME.match(path) or has_unknown_folder(path):
             return False
-        if has_unknown_folder(path):
-            return self._is_anywhere(path)
         name = _UNKNOWN_CHARACTER.sub("x", path)
         if _VARIABLE.search(name) or "\\" in name:
             return False
@@ -100,22 +101,13 @@ class PathSelector:
             for form in _locate(name, cwd)
         )
 
-    def _is_anywhere(self, path: str) -> bool:
-        """Whether a path is inside whatever its folder is: `"$DIR/.env.example"`."""
-        _, _, name = path.rpartition("/")
-        is_name = ANY in path and MANY not in path and is_written_out(name) and bool(name)
-        return is_name and any(
-            glob.text.startswith("**/") and glob.matches(f"x/{name}") for glob in self._certain
-        )
-
     def _may_match(self, path: str, cwd: str) -> bool:
         for form in _locate(path, cwd):
             is_absolute = _is_absolute(form)
             if self._whole and (_is_below(form) or (is_absolute and not cwd)):
                 return True
-            if any(glob.may_match(form) for glob in self._possible):
-                return True
-            if not cwd and is_absolute and any(glob.may_match(form) for glob in self._below):
+            globs = (*self._possible, *(self._below if not cwd and is_absolute else ()))
+            if any(glob.may_match(form, any_name=self._excepts) for glob in globs):
                 return True
         return False
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.shell.builtins import DECLARERS, READERS
@@ -82,3 +83,18 @@ def find_counted(text: str) -> Iterator[str]:
     if "((" in text or "[" in text or "let" in text:
         for match in _COUNTED.finditer(text):
             yield match[1] or match[2] or match[3]
+
+
+def find_settled(
+    names: Collection[str], texts: Sequence[str], functions: Sequence[str]
+) -> list[str]:
+    """Return which names the texts assign once, and no function has as its own."""
+    if any(map(assigns_unnamed, texts)):
+        return []
+    counts = Counter(name for text in texts for name in find_assigned(text))
+    settled = [name for name in {*names} - SET_BY_SHELL if counts[name] == 1]
+    if functions:  # which may have a variable of that name, too
+        counts = Counter(name for text in texts for name in find_bare(text))
+        inside = set(find_bare("\n".join(functions)))
+        settled = [name for name in settled if counts[name] == 1 and name not in inside]
+    return settled

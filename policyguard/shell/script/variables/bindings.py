@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-
-import msgspec
 
 from policyguard.shell.builtins import DECLARERS, READERS
 from policyguard.shell.command_line import ANY, MANY
-from policyguard.shell.folders import ANYWHERE, AT_START, Place, Position, be_at, name_from_start
+from policyguard.shell.folders import ANYWHERE, AT_START, Place, be_at, name_from_start
 from policyguard.shell.script.variables.assigned_names import (
     READ_INTO,
     SET_BY_CD,
-    SET_BY_SHELL,
     UNKNOWN_NAME,
     VARIABLE_NAME,
-    assigns_unnamed,
     find_assigned,
-    find_bare,
     find_counted,
+    find_settled,
 )
 from policyguard.shell.script.variables.positional import Positional, move
 from policyguard.shell.script.variables.values import (
     UNKNOWN,
     WHITE,
     Declared,
+    Kept,
     Value,
     Values,
     append,
@@ -33,19 +29,6 @@ from policyguard.shell.script.variables.values import (
     is_long,
     without_patterns,
 )
-
-
-class Kept(msgspec.Struct, frozen=True, gc=False):
-    """The values of all variables at some place of a text."""
-
-    values: dict[str, Values]
-    positional: Positional | None
-    losses: int
-    """How often variables were lost for good until then."""
-    exported: frozenset[str]
-    hidden: int
-    """How many names had been hidden until then."""
-    position: Position
 
 
 class Bindings:
@@ -83,6 +66,9 @@ class Bindings:
         self._moves_anytime = False
         self._has_references = False
         self._losses = 0
+        self._relied: dict[tuple[int, str], Values] = {}
+        self.has_surprises = False
+        """Whether what was relied on has changed."""
         self.positional: Positional | None = None
         """`$0`, `$1` and so on, where they are known."""
         self.lines_read: dict[str, tuple[str, ...]] = {}
@@ -116,6 +102,7 @@ class Bindings:
         """Make the values of these variables unknown, whatever is assigned later."""
         before = len(self._unstable)
         self._unstable.update(names)
+        self.has_surprises |= any(name in self._unstable for _, name in self._relied)
         self._losses += len(self._unstable) - before
 
     def is_assigned(self, name: str) -> bool:
@@ -133,6 +120,7 @@ class Bindings:
                 self._arrays.add(name)
             known = ()
         self._set(name, (*known, without_patterns(value)))
+        self._note(name)
 
     def append(self, name: str, value: Value, *, is_certain: bool) -> None:
         """Append to what `name` stands for; if that is certain, it is not what it was."""
@@ -140,6 +128,7 @@ class Bindings:
         longer = [append(one, without_patterns(value)) for one in known]
         kept = () if is_certain and self._replaces(name) else known
         self._set(name, (*kept, *longer))
+        self._note(name)
 
     def _replaces(self, name: str) -> bool:
         return self._is_replacing and name not in self._constants
@@ -226,6 +215,7 @@ class Bindings:
         """Make all values unknown for good: some names are those of other variables."""
         self._losses += not self._has_references
         self._has_references = True
+        self.has_surprises |= bool(self._relied)
 
     def destabilize_changes(self, kept: Kept) -> None:
         """Make unknown for good what was assigned since `forget_all`: it may happen at any time.
@@ -277,10 +267,12 @@ class Bindings:
         A file name pattern in it stands for the names, not for its characters.
         """
         self._values[name] = (value,)
+        self._note(name)
 
     def replace_by_values(self, name: str, values: Values) -> None:
         """Give `name` one of these values, unless it is a constant."""
         self._set(name, values if self._replaces(name) else (*self.list_values(name), *values))
+        self._note(name)
 
     def replace_by_lines(self, name: str, lines: Sequence[str]) -> None:
         """Give `name` one of these lines, or nothing behind the last one."""
@@ -321,6 +313,7 @@ class Bindings:
                 self._locals[-1][name] = self._values.get(name), is_certain
                 if is_certain:
                     self._values.pop(name, None)
+                self._note(name)
 
     def expose(self, names: Iterable[str]) -> None:
         """Note that these may be variables of callers, even where a function has declared them."""
@@ -348,7 +341,9 @@ class Bindings:
     def forget(self, names: Iterable[str]) -> None:
         """Make the values of these variables unknown."""
         names = list(names)
-        self._values.update((name, UNKNOWN) for name in names)
+        for name in names:
+            self._values[name] = UNKNOWN
+            self._note(name)
         self.hide(names)
 
     def forget_named(self, words: Iterable[str]) -> None:
@@ -367,23 +362,22 @@ class Bindings:
         """
         kept = self.keep()
         self._expected.update(self._values)
-        functions = but_settled_outside
-        settled = () if functions is None else self._find_settled(functions)
+        outside = but_settled_outside
+        settled = [] if outside is None else find_settled(self._values, self._texts, outside)
         self._values = {name: self._values[name] for name in settled}
         self.positional = None
         return kept
 
-    def _find_settled(self, functions: Sequence[str]) -> list[str]:
-        """Return the names with a value that nothing else in the text assigns, nor a function."""
-        if any(map(assigns_unnamed, self._texts)):
-            return []
-        counts = Counter(name for text in self._texts for name in find_assigned(text))
-        settled = [name for name in {*self._values} - SET_BY_SHELL if counts[name] == 1]
-        if functions:  # which may have a variable of that name, too
-            counts = Counter(name for text in self._texts for name in find_bare(text))
-            inside = set(find_bare("\n".join(functions)))
-            settled = [name for name in settled if counts[name] == 1 and name not in inside]
-        return settled
+    def rely_on_values(self, text: str) -> None:
+        """Note that a text reads what is known now at any time from here on."""
+        names = self._values.keys() & set(VARIABLE_NAME.findall(text))
+        self._relied |= {(self.process, name): self._values[name] for name in names}
+
+    def _note(self, name: str) -> None:
+        """Note that a value has been changed."""
+        relied = self._relied and self._relied.get((self.process, name))
+        if relied and not {*relied}.issuperset(self.list_values(name)):
+            self.has_surprises = True
 
     def replace_by_one_of(self, name: str, values: list[str]) -> None:
         """Give `name` the values of a loop, one after the other, whatever it was before."""

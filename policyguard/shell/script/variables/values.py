@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.shell.command_line import GLOB, MANY
+from policyguard.shell.folders import Position
+from policyguard.shell.script.variables.positional import Positional
 from policyguard.shell.words import is_static
 
 Value = str | tuple[str, ...]
@@ -16,6 +20,19 @@ Declared = dict[str, tuple[Values | None, bool]]
 WHITE = lazy_pattern(r"[ \t\n]+")
 """What separates the words of a value, unless `IFS` does."""
 _MAX_CHARS = 4096
+
+
+class Kept(msgspec.Struct, frozen=True, gc=False):
+    """The values of all variables at some place of a text."""
+
+    values: dict[str, Values]
+    positional: Positional | None
+    losses: int
+    """How often variables were lost for good until then."""
+    exported: frozenset[str]
+    hidden: int
+    """How many names had been hidden until then."""
+    position: Position
 
 
 def without_patterns(value: Value) -> Value:

@@ -15,9 +15,9 @@ from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME
 from policyguard.shell.expansion import change
 from policyguard.shell.options import WrapperOptions
 from policyguard.shell.script.mounts import rename_mounted
-from policyguard.shell.script.variables.bindings import Bindings, Kept
+from policyguard.shell.script.variables.bindings import Bindings
 from policyguard.shell.script.variables.positional import Positional, choose
-from policyguard.shell.script.variables.values import UNKNOWN, WHITE, Value
+from policyguard.shell.script.variables.values import UNKNOWN, WHITE, Kept, Value
 from policyguard.shell.words import BREAK, EMPTY, is_static, protect
 
 if TYPE_CHECKING:
@@ -228,9 +228,9 @@ def enter_wrapper(reading: Statements, wrapper: Wrapper, index: int) -> Iterator
     """Let the variables of a text be what they are where the command of a wrapper runs."""
     outer = reading.variables
     if wrapper.later:
-        kept = reading.functions.forget_unsettled()
+        text, *signals = reading.commands[index].arguments or [""]
+        kept = reading.functions.forget_unsettled(text)
         reading.control.leave()
-        signals = reading.commands[index].arguments[1:]
         try:
             yield
         finally:
@@ -249,6 +249,7 @@ def enter_wrapper(reading: Statements, wrapper: Wrapper, index: int) -> Iterator
             yield
         finally:
             outer.drifts |= reading.variables.drifts
+            outer.has_surprises |= reading.variables.has_surprises
             reading.variables = outer
             if wrapper.mounts:
                 mounts = _find_mounts(reading, index)

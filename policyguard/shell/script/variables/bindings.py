@@ -369,9 +369,14 @@ class Bindings:
         return kept
 
     def rely_on_values(self, text: str) -> None:
-        """Note that a text reads what is known now at any time from here on."""
+        """Note that a text, and what it may evaluate, reads what is known now at any later time."""
         names = self._values.keys() & set(VARIABLE_NAME.findall(text))
+        new = {
+            name: self._values[name] for name in names if (self.process, name) not in self._relied
+        }
         self._relied |= {(self.process, name): self._values[name] for name in names}
+        if new:
+            self.rely_on_values(str(new))
 
     def _note(self, name: str) -> None:
         """Note that a value has been changed."""

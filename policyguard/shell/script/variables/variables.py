@@ -228,9 +228,10 @@ def enter_wrapper(reading: Statements, wrapper: Wrapper, index: int) -> Iterator
     """Let the variables of a text be what they are where the command of a wrapper runs."""
     outer = reading.variables
     if wrapper.later:
-        text, *signals = reading.commands[index].arguments or [""]
-        kept = reading.functions.forget_unsettled(text)
+        arguments = reading.commands[index].arguments
+        kept = reading.functions.forget_unsettled("\n".join(arguments))
         reading.control.leave()
+        signals = arguments[1:]
         try:
             yield
         finally:

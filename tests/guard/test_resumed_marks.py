@@ -81,3 +81,22 @@ def test_a_result_sets_nothing_that_another_store_has_cleared(tmp_path: Path, le
         session = guard.session("s", project="p")
         assert session.record(testing.id, result="passed").counted
         assert not session.preview("ship", {}).allowed
+
+
+@pytest.mark.parametrize(("on_error", "allowed"), [("unset", False), ("set", True)])
+def test_whether_a_call_sets_a_mark_is_in_doubt_once_its_command_is_gone(
+    tmp_path: Path, on_error: str, allowed: bool
+) -> None:
+    policy = write_policy(
+        tmp_path,
+        "policyguard: 1\nname: p\nextends: [core]\n"
+        f"marks: {{tested: {{set: {{commands: [pytest]}}, on_error: {on_error}}}}}\n"
+        "rules: {first: {tools: [ship], unless: mark.tested}}\n",
+    )
+    store = tmp_path / "state.db"
+    with Guard.load(policy, store=store) as guard:
+        running = guard.session("s").check("bash", {"command": "ls"})
+    with Guard.load(policy, store=store) as guard:
+        session = guard.session("s")
+        session.record(running.id, result="a")
+        assert session.preview("ship", {}).allowed is allowed

@@ -12,7 +12,7 @@ from math import inf
 from typing import Any, Literal
 
 from policyguard.compare.semantics import FieldPath, FieldValues, ParamValue, SelectedItems
-from policyguard.model.entry import SELECTOR_KEYS
+from policyguard.model.entry import EXCEPT, SELECTOR_KEYS
 
 Direction = Literal["tighter", "looser", ""]
 
@@ -299,17 +299,21 @@ def _path_direction(old: Any, new: Any) -> Direction:
     """Return the direction of a changed selector of paths, of which some are exceptions."""
     if not isinstance(old, SelectedItems) or not isinstance(new, SelectedItems):
         return _selector_direction(old, new)
-    if old.outside is not new.outside:
-        return ""
-    excepted = [frozenset(one for one in each.items if one[0] == "!") for each in (old, new)]
-    listed = [each.items - ones for each, ones in zip((old, new), excepted, strict=True)]
-    directions = set()
-    if listed[0] != listed[1]:
-        directions.add(_selector_direction(*listed))
-    if excepted[0] != excepted[1]:
-        directions.add(_OPPOSITE[_selector_direction(*excepted)])
-    direction = combine_directions(directions)
-    return _OPPOSITE[direction] if old.outside else direction
+    (listed, excepted), (now_listed, now_excepted) = map(_split_exceptions, (old, new))
+    directions = []
+    if listed != now_listed:
+        directions.append(_selector_direction(listed, now_listed))
+    if excepted != now_excepted:
+        directions.append(_OPPOSITE[_selector_direction(excepted, now_excepted)])
+    return combine_directions(directions)
+
+
+def _split_exceptions(selector: SelectedItems) -> tuple[SelectedItems, SelectedItems]:
+    excepted = frozenset(item for item in selector.items if item.startswith(EXCEPT))
+    return (
+        SelectedItems(selector.items - excepted, selector.outside),
+        SelectedItems(excepted, selector.outside),
+    )
 
 
 def _drop_if_all(selector: Any) -> Any:

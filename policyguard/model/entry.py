@@ -26,6 +26,10 @@ class Entry(PolicyStruct, frozen=True, kw_only=True):
     locked: bool = False
 
 
+EXCEPT = "!"
+"""Begins an item of `paths` that is taken out of the list."""
+
+
 class Selector(PolicyStruct, frozen=True, kw_only=True):
     """Matches what any of `items` matches; with `outside`, what is not certainly all inside."""
 

@@ -223,6 +223,11 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     that the text wrote for it, may hold what `runs` finds. `commands`: that is all there is in its
     input, as of crontab; if it is not known, what runs cannot be seen."""
 
+    @property
+    def runs_input(self) -> bool:
+        """Whether commands may stand in its input."""
+        return self.input in ("texts", "commands")
+
 
 class Shell(PolicyStruct, frozen=True, kw_only=True):
     """All that a policy says about command texts: where they are, what programs do in a shell."""

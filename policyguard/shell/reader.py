@@ -35,9 +35,7 @@ class ShellReader:
         self.command_variables = frozenset(facts.command_variables)
         self.option_variables = facts.option_variables
         self.input_programs = frozenset(
-            name
-            for name, program in facts.programs.items()
-            if program.input in ("texts", "commands")
+            name for name, program in facts.programs.items() if program.runs_input
         )
         """Programs in whose input commands may stand."""
         self.variables = dict.fromkeys(facts.variables, ANY)

@@ -165,12 +165,12 @@ def _with_sources(line: CommandLine, chosen: Collection[int], reader: ShellReade
         if any(wrapper is not None and wrapper.appends for wrapper in wrappers):
             continue  # what xargs reads is among the words
         program = reader.programs.find(command.program)
-        is_open = program is None or program.input != "none"
-        is_open = is_open or any(map(_UNKNOWN.search, command.arguments))
+        reads_none = program is not None and program.input == "none"
+        says_all = reads_none and not any(map(_UNKNOWN.search, command.arguments))
         pending += (
             source
             for source in command.sources
-            if is_open or _may_make_files(line.commands[source], reader)
+            if not says_all or _may_make_files(line.commands[source], reader)
         )
     return involved
 

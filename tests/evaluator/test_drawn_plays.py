@@ -12,7 +12,6 @@ import os
 import random
 import re
 import zlib
-from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,20 +19,19 @@ from typing import Any
 import pytest
 
 from policyguard.compiler import CompiledPolicy, compile_policy
-from policyguard.guard.budgets import shared
-from policyguard.guard.learning import constraint_sync
 from policyguard.model.diagnostic import PolicyError
-from policyguard.store.memory.store import MemoryStore
-from policyguard.store.protocol import Caps, Store
-from policyguard.store.sqlite.store import SqliteStore
+from policyguard.store.protocol import Store
 from tests.evaluator.drawn_policies import draw_policy
 from tests.examples import examples
-from tests.guard.play import RARE_STEPS, Play
+from tests.guard.play import RARE_STEPS, Play, in_file, in_memory, see_at_once
+
+__all__ = ["see_at_once"]
+
+pytestmark = pytest.mark.usefixtures("see_at_once")
 
 FILE = Path(__file__).parents[1] / "cases" / "drawn_plays.txt"
 SEEDS = range(200)
 LENGTH = 60
-CAPS = Caps(constraints=50, grants=50, evidence=200, anchors=200)
 RESULTS = (
     '["a", "b"]',
     '["b", "a"]',
@@ -93,28 +91,6 @@ def draw_valid_policy(folder: Path, seed: int, without: str = "\n") -> CompiledP
             continue
 
 
-def play(stores: tuple[Store, Store], policy: CompiledPolicy, seed: int) -> list[str]:
-    """Return the steps of a play, with all that came of them."""
-    played = HabitualPlay(stores, policy, seed)
-    for _ in range(LENGTH):
-        played.step()
-    played.close()
-    return played.lines
-
-
-def play_in_file(folder: Path, policy: CompiledPolicy, seed: int) -> list[str]:
-    one, two = (SqliteStore(folder / "store.db", caps=CAPS) for _ in range(2))
-    with closing(one), closing(two):
-        return play((one, two), policy, seed)
-
-
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """See at once what another guard has written."""
-    for module in (shared, constraint_sync):
-        monkeypatch.setattr(module, "POLL_INTERVAL", -1.0)
-
-
 def summarize(step: str) -> str:
     """Return what was done and decided by what, and a checksum of the rest."""
     said, _, found = step.partition(": ")
@@ -139,11 +115,8 @@ def read_plays() -> dict[str, list[str]]:
 def test_a_play_on_a_drawn_policy_goes_as_it_was_written_down(tmp_path: Path, seed: int) -> None:
     """In memory, or with a store and journals from which sessions are opened again."""
     policy = draw_valid_policy(tmp_path, seed)
-    if seed % 2:
-        steps = play_in_file(tmp_path, policy, seed)
-    else:
-        store = MemoryStore(caps=CAPS)
-        steps = play((store, store), policy, seed)
+    stores = in_file(tmp_path) if seed % 2 else in_memory()
+    steps = HabitualPlay(stores, policy, seed).go(LENGTH)
     lines = [summarize(step) for step in steps]
     if os.environ.get("POLICYGUARD_PIN"):
         pin(f"play {seed}", lines)
@@ -157,12 +130,10 @@ def test_a_play_on_a_drawn_policy_is_answered_alike_with_a_store_and_journals(
     tmp_path: Path, seed: int
 ) -> None:
     policy = draw_valid_policy(tmp_path, seed, without="call.previous")  # not in a journal
-    memory = MemoryStore(caps=CAPS)
     answered = [
-        [_WARNING.sub("", step.split("\n")[0]) for step in steps]
-        for steps in (
-            play((memory, memory), policy, seed),
-            play_in_file(tmp_path, policy, seed),
+        [_WARNING.sub("", step.split("\n")[0]) for step in played.go(LENGTH)]
+        for played in (
+            HabitualPlay(stores, policy, seed) for stores in (in_memory(), in_file(tmp_path))
         )
     ]
     assert answered[0] == answered[1]

@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 import random
 import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from policyguard import Guard, Session
 from policyguard.compiler import CompiledPolicy
+from policyguard.guard.budgets import shared
+from policyguard.guard.learning import constraint_sync
 from policyguard.model.constraint import Constraint
 from policyguard.model.event import Event
-from policyguard.store.protocol import Store
+from policyguard.store.memory.store import MemoryStore
+from policyguard.store.protocol import Caps, Store
+from policyguard.store.sqlite.store import SqliteStore
 
 SECOND = 10**9
+CAPS = Caps(constraints=50, grants=50, evidence=200, anchors=200)
 OWNERS = {"s": 0, "t": 1, "u": 0}
 """Which of the two guards has a session."""
 RESULTS = (
@@ -54,6 +61,25 @@ _IN_MESSAGE = {"text", "instead", "reason", "time_budgets", "allowed", "result",
 _LEFT_OUT = _IN_STEP | _IN_MESSAGE
 
 
+@pytest.fixture
+def see_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each guard see at once what another has written."""
+    for module in (shared, constraint_sync):
+        monkeypatch.setattr(module, "POLL_INTERVAL", -1.0)
+
+
+def in_memory() -> tuple[Store, Store]:
+    """Return one store, for both guards of a play."""
+    store = MemoryStore(caps=CAPS)
+    return store, store
+
+
+def in_file(folder: Path) -> tuple[Store, Store]:
+    """Return two stores of one file, which have journals."""
+    file = folder / "store.db"
+    return SqliteStore(file, caps=CAPS), SqliteStore(file, caps=CAPS)
+
+
 class Play:
     """Two guards, their sessions, and the steps so far with what came of them."""
 
@@ -68,6 +94,7 @@ class Play:
         *,
         listens: bool = True,
     ) -> None:
+        self.stores = stores
         self.now = 10**18
         self.random = random.Random(seed)  # noqa: S311 - no secret
         self.lines: list[str] = []
@@ -269,9 +296,15 @@ class Play:
     def describe(self, decision: Any) -> str:
         return f"{self.plain(decision)} {decision.message!r}"
 
-    def close(self) -> None:
+    def go(self, steps: int) -> list[str]:
+        """Take steps, and close all; return all that was written down."""
+        for _ in range(steps):
+            self.step()
         for guard in self.guards:
             guard.close()
+        for store in self.stores:
+            store.close()
+        return self.lines
 
     def plain(self, value: Any) -> str:
         """Return a value as JSON, without what is empty and what the step says already."""

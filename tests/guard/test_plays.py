@@ -14,19 +14,14 @@ from pathlib import Path
 import pytest
 
 from policyguard.compiler import compile_policy
-from policyguard.guard.budgets import shared
-from policyguard.guard.learning import constraint_sync
-from policyguard.store.memory.store import MemoryStore
-from policyguard.store.protocol import Caps, Store
-from policyguard.store.sqlite.store import SqliteStore
+from policyguard.store.protocol import Store
 from tests.examples import examples, some
-from tests.guard.play import Play, number_ids
+from tests.guard.play import CAPS, Play, in_file, in_memory, number_ids, see_at_once
 from tests.store.postgres_server import Server, postgres
 
-__all__ = ["postgres"]
+__all__ = ["postgres", "see_at_once"]
 
 FOLDER = Path(__file__).parents[1] / "cases" / "plays"
-CAPS = Caps(constraints=50, grants=50, evidence=200, anchors=200)
 LENGTH = 160
 _OF_CHAIN = {"chain", "prev", "hash"}
 
@@ -39,28 +34,10 @@ def play(
         compile_policy(FOLDER / f"{name}.yaml") for name in ("policy", "candidate")
     )
     played = Play(stores, seed, policy, candidate if judges else None, listens=listens)
-    for _ in range(LENGTH):
-        played.step()
-    played.close()
-    for store in stores:
-        store.close()
-    return "\n".join(played.lines).splitlines()
+    return "\n".join(played.go(LENGTH)).splitlines()
 
 
-def in_memory() -> tuple[Store, Store]:
-    store = MemoryStore(caps=CAPS)
-    return store, store
-
-
-def in_file(folder: Path) -> tuple[Store, Store]:
-    return tuple(SqliteStore(folder / "store.db", caps=CAPS) for _ in range(2))  # type: ignore[return-value]  # two
-
-
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """See at once what another guard has written."""
-    for module in (shared, constraint_sync):
-        monkeypatch.setattr(module, "POLL_INTERVAL", -1.0)
+pytestmark = pytest.mark.usefixtures("see_at_once")
 
 
 @pytest.mark.parametrize("seed", [1, 2])

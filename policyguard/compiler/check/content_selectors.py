@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Iterator
 
 from policyguard.cel.functions.hosts import normalize_host_pattern
 from policyguard.compiler.build.entry_paths import selective_entries
-from policyguard.compiler.build.selectors.path_selector import EXCEPT, check_path_glob
+from policyguard.compiler.build.selectors.path_selector import check_path_glob
 from policyguard.compiler.build.selectors.selector import compile_glob
 from policyguard.compiler.build.shell_functions import check_pattern
 from policyguard.compiler.merge.layers import MergedPolicy
 from policyguard.engines.yaml_tree import Path
 from policyguard.model.diagnostic import Diagnostic, did_you_mean, quote_text
-from policyguard.model.entry import Selector
+from policyguard.model.entry import EXCEPT, Selector
 from policyguard.model.policy import Policy
 
 _CHECKS: dict[str, Callable[[str], object]] = {

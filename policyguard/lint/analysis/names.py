@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from policyguard.compiler.build.selectors.path_selector import EXCEPT
 from policyguard.model.diagnostic import quote_text
+from policyguard.model.entry import EXCEPT
 
 _LOOKALIKE_SCRIPTS = ("CYRILLIC", "ARMENIAN", "CHEROKEE", "FULLWIDTH")
 _LOOKALIKE_GREEK = frozenset("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαικνορτυχγϲϳ")

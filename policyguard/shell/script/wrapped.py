@@ -162,7 +162,7 @@ class Wrapped:
                 )
             if known.hides and hides_command(known, arguments):
                 reading.add_unknown("command that an option runs is not known", command.sources)
-            if known.input in ("texts", "commands"):
+            if known.runs_input:
                 self._run_input(known, arguments, given)
         name, wrapper, behind = self._wrappers.find_for(program, arguments)
         if wrapper is not None and not (behind and behind[0] in wrapper.idle):

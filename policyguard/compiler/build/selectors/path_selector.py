@@ -9,7 +9,7 @@ from functools import lru_cache
 from urllib.parse import unquote
 
 from policyguard.cel.functions.paths import Glob as PathGlob
-from policyguard.model.entry import Selector
+from policyguard.model.entry import EXCEPT, Selector
 from policyguard.shell.command_line import MANY, MARKS
 from policyguard.shell.globs import Glob
 from policyguard.shell.touched import has_unknown_folder, normalize
@@ -22,8 +22,6 @@ _USER_HOME = re.compile(r"~([^/]+)(?=/|\Z)")
 _HOMES = ("/home/*", "/Users/*", "/root")
 _UNKNOWN_CHARACTER = re.compile(f"[{MARKS}\x00-\x08]")
 _MAX_DECODINGS = 4
-EXCEPT = "!"
-"""Begins a glob whose paths are taken out of a list."""
 _CACHED = 2048
 
 
@@ -70,7 +68,7 @@ class PathSelector:
         self._certain = tuple(Glob(glob, is_path=True) for glob in certain)
         # Where the folder of the session is not known, an absolute path may be in it.
         below = [f"**/{glob}" for glob in covered if glob[0] not in "/~*"]
-        self._below = tuple(Glob(glob, is_path=True) for glob in below)
+        self._below = (*self._possible, *(Glob(glob, is_path=True) for glob in below))
         self._check = lru_cache(_CACHED)(self._check_path)
 
     def matches(self, paths: Iterable[str], cwd: str) -> bool:
@@ -106,7 +104,7 @@ class PathSelector:
             is_absolute = _is_absolute(form)
             if self._whole and (_is_below(form) or (is_absolute and not cwd)):
                 return True
-            globs = (*self._possible, *(self._below if not cwd and is_absolute else ()))
+            globs = self._below if not cwd and is_absolute else self._possible
             if any(glob.may_match(form, any_name=self._excepts) for glob in globs):
                 return True
         return False

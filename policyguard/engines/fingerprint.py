@@ -8,7 +8,6 @@ keeps short secrets in arguments from being guessed.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, repeat
 from math import isfinite
@@ -361,6 +360,8 @@ def _is_tolerable(value: Any) -> bool:
 
 
 def _encode_ascii_json(value: Any) -> bytes:
+    import json  # slow import
+
     try:
         return json.dumps(value, sort_keys=True, allow_nan=False).encode()
     except ValueError:  # CPython limits integers to 4,300 digits

@@ -1,7 +1,8 @@
 r"""RE2, the only regular expression engine that policyguard runs on text from outside.
 
 RE2 is linear in the text: no pattern and no input can make it backtrack. This is the only module
-that imports `re2`. Its surprises, each with a test in `tests/engines/test_regex.py`:
+that imports `re2`, when the first pattern is compiled: a first check may need none. Its surprises,
+each with a test in `tests/engines/test_regex.py`:
 
 - `Set.Match` returns the matching ids *unordered*: the first match is `min(ids)`.
 - A `Set` that runs out of memory while it searches returns nothing, as if nothing matched
@@ -18,11 +19,9 @@ that imports `re2`. Its surprises, each with a test in `tests/engines/test_regex
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
-import re2
-
-_UNANCHORED = re2._Anchor.UNANCHORED
 _NO_SPAN = (-1, -1)
 _CONTINUATION_BYTES = range(0x80, 0xC0)
 _UNSUPPORTED_SYNTAX = ("(?", *(f"\\{name}" for name in "123456789k"))
@@ -42,12 +41,13 @@ class RegexError(ValueError):
 class Regex:
     """A compiled pattern. Immutable, and safe to share between threads."""
 
-    __slots__ = ("_match", "pattern")
+    __slots__ = ("_anywhere", "_match", "pattern")
 
     def __init__(self, pattern: str) -> None:
         """Compile `pattern`; raise `RegexError` if it is invalid."""
         self.pattern = pattern
         self._match = _compile(pattern)._regexp.Match
+        self._anywhere = _unanchored()
 
     def __repr__(self) -> str:
         return f"Regex({self.pattern!r})"
@@ -55,13 +55,13 @@ class Regex:
     def search(self, text: str) -> bool:
         """Whether the pattern matches anywhere in `text`."""
         data = text.encode("utf-8", "replace")
-        matches: bool = self._match(_UNANCHORED, data, 0, len(data))[0] != _NO_SPAN
+        matches: bool = self._match(self._anywhere, data, 0, len(data))[0] != _NO_SPAN
         return matches
 
     def find_span(self, text: str) -> tuple[int, int] | None:
         """Return the start and end of the leftmost match, in code points; None if there is none."""
         data = text.encode("utf-8", "replace")
-        start, end = self._match(_UNANCHORED, data, 0, len(data))[0]
+        start, end = self._match(self._anywhere, data, 0, len(data))[0]
         if start < 0:
             return None
         before = _count_code_points(data[:start])
@@ -69,9 +69,9 @@ class Regex:
 
     def find_all(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Yield the matches in UTF-8 from left to right, as offsets; none overlap or are empty."""
-        match, size, position = self._match, len(data), 0
+        match, anywhere, size, position = self._match, self._anywhere, len(data), 0
         while position < size:
-            start, end = match(_UNANCHORED, data, position, size)[0]
+            start, end = match(anywhere, data, position, size)[0]
             if start < 0:
                 return
             if end > start:
@@ -85,12 +85,12 @@ class Regex:
         """
         data = text.encode("utf-8", "replace")
         new = replacement.encode("utf-8", "replace")
-        match = self._match
+        match, anywhere = self._match, self._anywhere
         size = len(data)
         chunks: list[bytes] = []
         copied = position = 0
         while position <= size:
-            start, end = match(_UNANCHORED, data, position, size)[0]
+            start, end = match(anywhere, data, position, size)[0]
             if start < 0:
                 break
             chunks += (data[copied:start], new)
@@ -105,16 +105,17 @@ class Regex:
 class GroupRegex:
     """A compiled pattern of which the first group is wanted."""
 
-    __slots__ = ("_match",)
+    __slots__ = ("_anywhere", "_match")
 
     def __init__(self, pattern: str) -> None:
         """Compile `pattern`; raise `RegexError` if it is invalid."""
-        self._match = _compile(pattern, _CAPTURING_OPTIONS)._regexp.Match
+        self._match = _compile(pattern, captures=True)._regexp.Match
+        self._anywhere = _unanchored()
 
     def find(self, text: str) -> str | None:
         """Return what the first group matched, the whole match where the pattern has no group."""
         data = text.encode("utf-8", "replace")
-        spans = self._match(_UNANCHORED, data, 0, len(data))
+        spans = self._match(self._anywhere, data, 0, len(data))
         start, end = spans[1] if len(spans) > 1 else spans[0]
         return None if start < 0 else data[start:end].decode("utf-8", "replace")
 
@@ -200,7 +201,17 @@ class RegexSet:
         return next((index for index, regex in regexes if regex.search(text)), None)
 
 
+@cache
+def _unanchored() -> Any:
+    import re2  # slow import
+
+    return re2._Anchor.UNANCHORED
+
+
+@cache
 def _options(memory: int | None = None, *, captures: bool = False) -> Any:
+    import re2  # slow import
+
     options = re2.Options()
     options.log_errors = False
     options.never_capture = not captures
@@ -209,15 +220,13 @@ def _options(memory: int | None = None, *, captures: bool = False) -> Any:
     return options
 
 
-_OPTIONS = _options()
-_CAPTURING_OPTIONS = _options(captures=True)
+def _compile(pattern: str, *, captures: bool = False) -> Any:
+    import re2  # slow import
 
-
-def _compile(pattern: str, options: Any = _OPTIONS) -> Any:
     if not pattern.isascii() and any("\ud800" <= letter <= "\udfff" for letter in pattern):
         raise RegexError(pattern.encode("ascii", "backslashreplace").decode(), "lone surrogate")
     try:
-        return re2.compile(pattern, options)
+        return re2.compile(pattern, _options(captures=captures))
     except re2.error as error:
         reason = error.args[0] if error.args else "not accepted"
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
@@ -226,7 +235,9 @@ def _compile(pattern: str, options: Any = _OPTIONS) -> Any:
 
 def _compile_set(patterns: Sequence[str], memory: int) -> Any:
     """Return RE2's set with the canary last, or None if it is too large or a pattern is invalid."""
-    compiled = re2._re2.Set(_UNANCHORED, _options(memory))
+    import re2  # slow import
+
+    compiled = re2._re2.Set(_unanchored(), _options(memory))
     try:
         data = [pattern.encode() for pattern in (*patterns, r"\z")]
     except UnicodeEncodeError:

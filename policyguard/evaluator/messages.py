@@ -5,7 +5,6 @@ Values from a call are untrusted: they are redacted, truncated, and stripped of 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -77,6 +76,8 @@ def quote_value(value: Any, redact: Callable[[str], str] | None = None) -> str:
 
 
 def _to_json(value: Any) -> str:
+    import json  # slow import
+
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (ValueError, RecursionError):

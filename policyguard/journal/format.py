@@ -6,7 +6,6 @@ a trace has none. Both are read alike.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from functools import cache
@@ -176,6 +175,8 @@ def _encode_reduced(event: Event, max_bytes: int) -> tuple[bytes, bool]:
 
 def _to_json(value: object) -> Any:
     """Convert a value to plain JSON types; return None if JSON cannot represent it, such as NaN."""
+    import json  # slow import
+
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except _ENCODE_ERRORS:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
@@ -23,6 +22,8 @@ class JsonResultParser:
         `ValueError` if it is no JSON, `CelLimitError` if it is too large or too deep, and
         `OperationError` if an object has a name twice: readers differ on which value counts.
         """
+        import json  # slow import
+
         if text.lstrip(_WHITE_SPACE)[:1] not in _FIRST_LETTERS:
             raise ValueError(_NO_JSON)
         if len(text) > self._max_chars:

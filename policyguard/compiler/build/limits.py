@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -160,6 +159,8 @@ def is_observed(*entries: Entry) -> bool:
 
 def _value_key(expression: Expression, digest: Callable[[str], str]) -> Callable[[Attempt], str]:
     def key(attempt: Attempt) -> str:
+        import json  # slow import
+
         return digest(json.dumps(expression(attempt.activation), sort_keys=True, default=str))
 
     return key
@@ -171,6 +172,8 @@ def _tool_key(attempt: Attempt) -> str:
 
 def _target_key(digest: Callable[[str], str]) -> Callable[[Attempt], str]:
     def key(attempt: Attempt) -> str:
+        import json  # slow import
+
         targets = sorted(set(attempt.targets))
         return digest(json.dumps([attempt.full_name, targets])) if targets else attempt.fingerprint
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -172,6 +171,8 @@ def _parse_json(text: str) -> Any:
     """
     if not text.lstrip().startswith(_JSON_STARTS):
         return None
+    import json  # slow import
+
     try:
         return json.loads(text, object_pairs_hook=_join_pairs)
     except (ValueError, RecursionError):
@@ -203,7 +204,13 @@ def _read_texts(
 
 def _number_text(number: float) -> str:
     """Return a number as JSON has it."""
-    return int.__repr__(number) if type(number) is int else json.dumps(number)
+    return int.__repr__(number) if type(number) is int else _to_json(number)
+
+
+def _to_json(value: object) -> str:
+    import json  # slow import
+
+    return json.dumps(value)
 
 
 def _open_map(item: dict[str, Any], has_text: Callable[[Any], bool]) -> list[Any]:
@@ -282,7 +289,7 @@ def read_text(args: dict[str, Any]) -> str:
             lines.append(f"{key}:")
             pending.extend(("-", item) for item in reversed(value))
         else:
-            lines.append(f"{key}: {value if isinstance(value, str) else json.dumps(value)}")
+            lines.append(f"{key}: {value if isinstance(value, str) else _to_json(value)}")
     return "\n".join(lines)
 
 

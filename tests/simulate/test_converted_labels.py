@@ -88,7 +88,7 @@ def test_one_worker_has_all_sessions_of_a_source(recorded: Path, tmp_path: Path)
         FoldWorker(start_replay, job, inputs, LineShard(n, 3), lambda *_: None).run()[0]
         for n in range(3)
     ]
-    assert all(part.traces.sessions for part in parts)
+    assert sum(part.traces.sessions > 0 for part in parts) > 1
     assert build_report(job, inputs, merge(*parts), partial=False) == _figures(recorded, [output])
 
 

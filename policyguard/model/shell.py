@@ -121,6 +121,9 @@ class CodeRunner(PolicyStruct, frozen=True, kw_only=True):
     """Whether it runs its input as code if it has no operand."""
     runs_by: tuple[str, ...] = ()
     """Texts one of which code must contain to run a command; empty: any code may."""
+    command_calls: tuple[str, ...] = ()
+    """Texts one of which code must contain to run a command whose program is not written out;
+    empty: any code may. Without one, a text such as "`x` is new" is prose."""
     writes: tuple[str, ...] = ()
     """Texts one of which code must contain to write a file."""
     evaluates: tuple[str, ...] = ()

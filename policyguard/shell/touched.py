@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import takewhile
+
+import msgspec
 
 from policyguard.shell.addresses import URL
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, read_arguments
@@ -59,22 +61,31 @@ class _Command:
     __slots__ = ("arguments", "program", "runs_module", "simple", "wrapper")
 
     def __init__(self, simple: SimpleCommand, reader: ShellReader) -> None:
+        self.runs_module = False
+        """Whether it runs a program that is a command of its own, as `python -m pytest` does."""
+        runner = reader.code.find(simple.program)
+        if runner is not None:
+            options = read_code_options(runner, simple.arguments)
+            self.runs_module = bool(options.module)
+            simple = _without_code(simple, options.texts)
         self.simple = simple
         self.program = reader.programs.find(simple.program) or UNKNOWN_PROGRAM
         self.arguments = read_arguments(simple.arguments, self.program)
         self.wrapper = reader.wrappers.find(simple.program)
-        runner = reader.code.find(simple.program)
-        self.runs_module = (
-            runner is not None
-            and bool(runner.modules)
-            and bool(read_code_options(runner, simple.arguments).module)
-        )
-        """Whether it runs a program that is a command of its own, as `python -m pytest` does."""
 
     @property
     def changes_what_it_finds(self) -> bool:
         """Whether it is a search with an action, such as `find -name x -delete`."""
         return any(word in self.program.changes for word in self.simple.arguments)
+
+
+def _without_code(command: SimpleCommand, texts: Iterable[str]) -> SimpleCommand:
+    """Return a command without the words that are code: the files that code names stand apart."""
+    words = [*command.arguments]
+    for text in texts:
+        if text in words:
+            words.remove(text)
+    return msgspec.structs.replace(command, arguments=tuple(words))
 
 
 def find_paths(line: CommandLine, reader: ShellReader) -> Iterator[str]:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from policyguard.model.shell import CodeRunner
-from policyguard.shell.command_line import MANY, MARKS, Redirect, SimpleCommand, run_by
+from policyguard.shell.command_line import (
+    MANY,
+    MARKS,
+    Redirect,
+    SimpleCommand,
+    is_written_out,
+    run_by,
+)
 from policyguard.shell.options import read_code_options
 from policyguard.shell.script.code_texts import find_commands, find_names
 from policyguard.shell.script.inputs import Input
@@ -18,6 +25,7 @@ if TYPE_CHECKING:
     from policyguard.shell.script.wrapped import Wrapped
 
 _NO_FILE = ("-", "/dev/stdin")
+_NOTHING = SimpleCommand("", "", ())
 
 
 class CodeReader:
@@ -88,9 +96,11 @@ class CodeReader:
             facts = reading.reader.facts
             running = (*facts.running_code, *runner.evaluates)
             readers = () if any(one in text for one in running) else facts.reading_code
+            calls = runner.command_calls
+            has_prose = bool(calls) and not any(call in text for call in calls)
             for found in find_commands(text, runner.calls, reading.bounds.commands, readers):
                 read = Input((index,)) if runner.runs_by else Input()
-                self._run_found(found, read, program)
+                self._run_found(found, read, program, has_prose=has_prose)
 
     def _run_computed(self, code: str, operands: Sequence[str], index: int, given: Input) -> None:
         """Read what code runs that is no text of it: words behind it, or its input."""
@@ -111,19 +121,23 @@ class CodeReader:
         written = tuple(Redirect(True, name) for name in names if is_writing)
         self._reading.add(SimpleCommand("", "", names, written, wrappers=(program,)))
 
-    def _run_found(self, text: str, given: Input, runner: str) -> None:
-        """Read a text of code if it may be a command; prose in it is no reason to be opaque."""
+    def _run_found(self, text: str, given: Input, runner: str, *, has_prose: bool = False) -> None:
+        """Read a text of code if it may be a command; prose in it is no reason to be opaque.
+
+        `has_prose` says that a program which is not known is prose.
+        """
         reading = self._reading
         before = dict(reading.opaque)
         count, folders = len(reading.commands), reading.control.find_folders()
         with reading.functions.keep_apart(), reading.control.keep():
             self._wrapped.run_text(text, given)
         added = reading.commands[count:]
-        if "syntax error" in reading.opaque and "syntax error" not in before:
-            added = [
-                msgspec.structs.replace(item, folders=folders)
-                for item in added
-                if item.path != MANY
-            ]
+        is_broken = "syntax error" in reading.opaque and "syntax error" not in before
+        if is_broken:
+            known = [item if item.path != MANY else _NOTHING for item in added]
+            added = [msgspec.structs.replace(item, folders=folders) for item in known]
+        if has_prose:
+            added = [item if is_written_out(item) else _NOTHING for item in added]
+        if is_broken or has_prose:
             reading.opaque = before
         reading.commands[count:] = [run_by(runner, item) for item in added]

@@ -168,6 +168,11 @@ def test_an_entry_may_have_the_name_locked(tmp_path: Path, base: str, layer: str
     refuse(tmp_path, layer, f"policyguard: 1\nname: base\n{base}\n")
 
 
+def test_a_locked_class_cannot_be_disabled(tmp_path: Path) -> None:
+    base = "policyguard: 1\nname: base\nclassify: {classes: [{class: a, tools: [x], locked: true}]}"
+    refuse(tmp_path, "disable: {classes/a: gone}", base)
+
+
 def test_no_environment_sets_a_locked_param(tmp_path: Path) -> None:
     compiled, _ = check(tmp_path, "", MOST="1000", SOFT="9")
     assert compiled is not None

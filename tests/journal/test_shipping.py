@@ -89,6 +89,7 @@ def test_what_does_not_verify_is_not_copied(setup: Setup, target: Any) -> None:
     result = setup.ship(target)
     assert result.exit_code == 1
     assert "does not verify: was edited; see `policyguard journal verify`" in result.stderr
+    assert result.stderr.count(altered.name) == 1
     assert "1 copied, 0 unchanged, 1 not copied" in result.stderr
     assert [name[0] for name in read(target)] == ["b"]
 

@@ -210,6 +210,16 @@ def test_a_success_without_its_text_is_a_success(tmp_path: Path) -> None:
     assert _both(tmp_path / "looked_at", MAILS, looked_at)[1] == ["allow"] + ["unknown"] * 4
 
 
+@pytest.mark.parametrize("field", ["meta", "data"])
+def test_a_success_may_have_failed_by_a_field_that_is_redacted(tmp_path: Path, field: str) -> None:
+    text = f"outcomes: {{failed_when: outcome.{field}.bad == 1}}"
+    text += "\nlimits: {default: {failures: {max: 1}}}"
+    reads: list[Call] = [("read_file", {"to": "a"}, '{"bad": 0}')] * 3
+    known, hidden = _both(tmp_path, reads, text)
+    assert known == ["allow"] * 3
+    assert hidden == ["allow", "unknown", "unknown"]
+
+
 FRAGMENTS = {
     "classify": [
         "classify: {state_changing: [read]}",

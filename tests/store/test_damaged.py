@@ -88,6 +88,14 @@ def test_a_damaged_anchor(tmp_path: Path) -> None:
     assert "is damaged: an anchor cannot be read" in result.output
 
 
+def test_a_damaged_note_of_a_journal(tmp_path: Path) -> None:
+    path = _create_store(tmp_path)
+    _run(path, "INSERT INTO notes (note) VALUES (?)", b"{")
+    result = CliRunner().invoke(main, ["journal", "verify", "--store", str(path), str(path.parent)])
+    assert result.exit_code == 2
+    assert "is damaged: a note cannot be read" in result.output
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_no_damage_raises_another_error(tmp_path: Path, seed: int) -> None:
     path = _create_store(tmp_path)

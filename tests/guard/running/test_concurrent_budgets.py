@@ -113,3 +113,20 @@ def test_folded_events_rebuild_the_taken_slots(
     assert rebuilt.preview("slow").allowed
     gate.set()
     log.wait(CallEnded)
+
+
+def test_the_slot_of_a_call_that_never_ends_is_free_at_the_next_call_after_a_while(
+    open_session: OpenSession, log: EventLog, gate: threading.Event
+) -> None:
+    clock = [10**18]
+    extra = "budgets: {one: {concurrent: 1, tools: [slow]}}\n"
+    session = open_session(extra, clock=lambda: clock[0])
+    with pytest.raises(ToolTimeoutError):
+        session.run("slow", {}, make_stuck_tool(gate))
+    rebuilt = open_session(extra, clock=lambda: clock[0])  # as by a process that goes on with it
+    for event in list(log.events):
+        rebuilt.guard._state.fold(event)
+    clock[0] += 7200 * 10**9
+    assert not rebuilt.preview("slow").allowed
+    assert rebuilt.check("other").allowed
+    assert rebuilt.preview("slow").allowed

@@ -156,6 +156,7 @@ def _written(directory: Path, pack: str, entries: dict) -> Path:
         ("advise_at: 3", 8, {"advise_at": 3}),
         ("advise_at: 4, halt_at: 9", 2, {"advise_at": 2, "halt_at": 7}),
         ("advise_at: 3, ask_at: 4", 2, {"ask_at": 2}),
+        ("advise_at: 2, ask_at: 3, halt_at: 4", 3, {"advise_at": 2, "halt_at": 3}),
     ],
 )
 def test_escalation_thresholds_move_with_their_limit(

@@ -248,6 +248,8 @@ def test_failed_constraint_write_is_repeated_before_the_next_check(
     store.is_full = False
     assert session.check("other").allowed
     assert not _guard(tmp_path, 1).session("b").check("build", {"target": "x"}).allowed
+    store.is_full = True
+    assert len(guard.constraints()) == 1, "nothing is left to write"
 
 
 @pytest.mark.parametrize("event_between", ["check", "record", "others"])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from policyguard.cel.errors import OperationError
 from policyguard.cel.functions.paths import Glob, is_inside, matches_glob, normalize_path
+from policyguard.shell.command_line import ANY
 
 
 @pytest.mark.parametrize(
@@ -135,6 +136,13 @@ def test_a_path_is_normalized_before_matching() -> None:
     assert matches_glob("/srv/x/../a.py", "/srv/*.py") is True
     assert matches_glob("/srv/a/../../etc/x", "/srv/**") is False
     assert matches_glob("/srv/a\n.py", "/srv/*.py") is True
+
+
+def test_a_path_in_an_unknown_folder_is_another_one_by_its_name() -> None:
+    assert matches_glob(f"{ANY}/a.py", Glob("**/*.key")) is False
+    for path in (f"{ANY}/b.key", f"{ANY}/$X.py"):
+        with pytest.raises(OperationError):
+            matches_glob(path, Glob("**/*.key"))
 
 
 @pytest.mark.parametrize("glob", ["", "[ab]", "{a,b}", "a\\*", "a\0", "../a", "/a/./b", "a" * 2000])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import tracemalloc
 from collections.abc import Callable
 from itertools import combinations
@@ -126,3 +127,11 @@ def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
     path.write_bytes(b"PAR1 not")
     with pytest.raises(LabelError, match="no Parquet"):
         Labels.read(path)
+
+
+def test_labels_in_parquet_name_the_package_that_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(LabelError, match=r"labels\.parquet: Parquet needs the package pyarrow"):
+        Labels.read(tmp_path / "labels.parquet")

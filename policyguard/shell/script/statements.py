@@ -22,8 +22,7 @@ from policyguard.shell.script.loops import run_again_and_again, run_for
 from policyguard.shell.script.redirections import REDIRECTS, WITH_LAST, Redirections
 from policyguard.shell.script.rewriting import HereDocument, lift
 from policyguard.shell.script.syntax_tree import DECLARATIONS, EXPRESSIONS, Node, is_simple, parse
-from policyguard.shell.script.variables.assigned_names import VARIABLE_NAME
-from policyguard.shell.script.variables.assignments import assign, run_declaration
+from policyguard.shell.script.variables.assignments import assign, assign_counters, run_declaration
 from policyguard.shell.script.variables.values import Kept
 from policyguard.shell.script.variables.variables import Variables
 from policyguard.shell.script.word_reader import EXPANSIONS, read_raw
@@ -187,6 +186,8 @@ class Statements:
             given, tail = tail.given, Tail(tail.redirects, tail.words)
         if kind == "command":
             return self._run_command(node, given, tail)
+        if kind == "c_style_for_statement":  # its header runs in any case
+            assign_counters(self, self.text(node).partition("))")[0])
         runs_all = kind == "redirected_statement" and syntax_tree.redirects_last(node)
         kept = self.variables.keep() if kind in _CONDITIONAL and not runs_all else None
         is_certain, ends_text = self.is_certain, self.control.ends_text
@@ -288,9 +289,6 @@ class Statements:
             return []
         if kind == "subshell":
             return self.run_apart(node.named_children, given, tail)
-        if kind == "c_style_for_statement":
-            header = self.text(node).partition("))")[0]
-            self.variables.destabilize(VARIABLE_NAME.findall(header))
         if kind in _LOOPS:
             return run_again_and_again(self, node.named_children, given, tail)
         indices = self.run_all(node.named_children, given, tail)

@@ -80,7 +80,9 @@ def read_raw(reading: Statements, node: Node, *, quoted: bool) -> str:
         read_raw(reading, child, quoted=True)
     if not node.named_child_count and _HIDDEN.search(reading.text(node)):
         reading.add_unknown("substitution in an expansion")
-    if kind in ("arithmetic_expansion", "test_operator", "file_descriptor"):
+    if kind == "arithmetic_expansion":
+        return NAME  # a number has no slash
+    if kind in ("test_operator", "file_descriptor"):
         return ANY
     return read_unquoted(reading.text(node)) if not node.named_child_count else MANY
 
@@ -137,7 +139,7 @@ def _read_variable(reading: Statements, node: Node, *, quoted: bool) -> str:
             return variables.read(match[1][0], quoted=quoted) + match[1][1:]
         return variables.read(match[1], quoted=quoted)
     if text.startswith("${#") and text != "${#}":
-        return ANY
+        return NAME
     if match := _SLICE.fullmatch(text):
         return variables.read_positional(match[1], int(match[2]), quoted=quoted)
     if match := _ARRAY.fullmatch(text):

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from policyguard.shell.command_line import MANY, SimpleCommand
+from policyguard.engines.lazy_pattern import lazy_pattern
+from policyguard.shell.command_line import MANY, NAME, SimpleCommand
 from policyguard.shell.script.evaluated import find_evaluated, run_evaluated
 from policyguard.shell.script.inputs import Tail
-from policyguard.shell.script.variables.assigned_names import UNKNOWN_NAME, VARIABLE_NAME
+from policyguard.shell.script.variables.assigned_names import (
+    UNKNOWN_NAME,
+    VARIABLE_NAME,
+    find_counted,
+)
 from policyguard.shell.script.variables.values import UNKNOWN, Value
 from policyguard.shell.script.word_reader import read_raw, read_uncut
 from policyguard.shell.words import join
@@ -25,6 +30,8 @@ _WITHOUT_VALUE = frozenset(("unset", "unsetenv", "local", "declare", "typeset"))
 """Declarations behind which a name without a value has none, or that of a caller."""
 
 
+_MAY_LEAVE_OUT = lazy_pattern(r"[?&|]")
+"""Operators of arithmetic that may leave out what stands behind them."""
 _HARMLESS = {"declare": "gxr", "typeset": "gxr", "export": "", "readonly": ""}
 """Declarations that assign wherever they stand, and the options with which they still do."""
 
@@ -40,6 +47,15 @@ def assign(reading: Statements, node: Node, *, is_certain: bool) -> tuple[str, .
     assignment = _read_assignment(reading, node)
     _assign(reading, assignment, is_certain=is_certain and reading.replaces_values)
     return (assignment.name,)
+
+
+def assign_counters(reading: Statements, header: str) -> None:
+    """Read `for ((i=0;i<n;i++`: what is named may be a number, what it begins with is one."""
+    reading.variables.count(VARIABLE_NAME.findall(header))
+    first = header.partition(";")[0]
+    if not _MAY_LEAVE_OUT.search(first):
+        for name in find_counted(first):
+            reading.variables.assign(name, NAME, is_certain=reading.replaces_values)
 
 
 def _read_assignment(reading: Statements, node: Node) -> _Assignment:

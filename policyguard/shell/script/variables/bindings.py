@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from policyguard.shell.builtins import DECLARERS, READERS
 from policyguard.shell.command_line import ANY, MANY
 from policyguard.shell.folders import ANYWHERE, AT_START, Place, be_at, name_from_start
 from policyguard.shell.script.variables.assigned_names import (
-    READ_INTO,
     SET_BY_CD,
     UNKNOWN_NAME,
     VARIABLE_NAME,
@@ -62,7 +60,9 @@ class Bindings:
         self._texts: list[str] = []
         self._expected: set[str] = set()
         self._unstable: set[str] = set()
-        """Names whose values are never known: arithmetic or a trap changes them."""
+        """Names whose values are never known: a trap changes them, for example."""
+        self._counted: set[str] = set()
+        """Names that arithmetic may make a number at any time."""
         self._moves_anytime = False
         self._has_references = False
         self._losses = 0
@@ -78,7 +78,7 @@ class Bindings:
         """Note the names that `text` assigns anywhere: until then their values are unknown."""
         self._texts.append(text)
         self._expected.update(find_assigned(text))
-        self.destabilize(find_counted(text))
+        self.count(find_counted(text))
 
     def settle(self) -> Place:
         """Begin a command that runs whether or not the last one succeeded; return where."""
@@ -105,9 +105,17 @@ class Bindings:
         self.has_surprises |= any(name in self._unstable for _, name in self._relied)
         self._losses += len(self._unstable) - before
 
+    def count(self, names: Iterable[str]) -> None:
+        """Note that arithmetic may make these variables numbers, at any time."""
+        new = {*names} - self._counted
+        self._counted |= new
+        self.has_surprises |= any(name in new for _, name in self._relied)
+        self._losses += len(new)
+
     def is_assigned(self, name: str) -> bool:
         """Whether the text, or what runs it, may have given `name` a value."""
-        return name in self._expected or name in self._values or name in self._unstable
+        names = (self._expected, self._values, self._unstable, self._counted)
+        return any(name in known for known in names)
 
     def assign(self, name: str, value: Value, *, is_certain: bool) -> None:
         """Give `name` a value, beside those that it has unless this is certain to run.
@@ -245,21 +253,6 @@ class Bindings:
     def move_positional(self, program: str, words: Sequence[str]) -> None:
         """Change `$1`, `$2` and so on as a program of `MOVERS` does."""
         self.positional = move(self.positional, program, words)
-
-    def read_into(self, program: str, words: Sequence[str]) -> None:
-        """Make unknown what a program of `READERS` assigns, or `printf -v`, or a declaration."""
-        if program == "printf" and not any(word[:2] == "-v" for word in words):
-            return
-        self.forget_unnamed(words[:2] if program == "printf" else words)
-        if program in DECLARERS:  # `\\readonly x`
-            self.doubt_assignments()
-        for word in words:
-            # `read -rax` and `printf -vx` have the name in the same word.
-            self.forget_named((word, word[2:], word[3:], word[4:]) if word[:1] == "-" else (word,))
-        if program in READERS:
-            self.forget(READ_INTO)
-            if any(word[:2] == "-C" for word in words):  # a command, for each line that is read
-                self.positional, self._moves_anytime = None, True
 
     def replace(self, name: str, value: str) -> None:
         """Give `name` a value of a loop, whatever it was before.

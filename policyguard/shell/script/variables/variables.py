@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.model.shell import Wrapper
+from policyguard.shell.builtins import DECLARERS, READERS
 from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME
 from policyguard.shell.expansion import change
 from policyguard.shell.options import WrapperOptions
 from policyguard.shell.script.mounts import rename_mounted
+from policyguard.shell.script.variables.assigned_names import READ_INTO
 from policyguard.shell.script.variables.bindings import Bindings
 from policyguard.shell.script.variables.positional import Positional, choose
 from policyguard.shell.script.variables.values import UNKNOWN, WHITE, Kept, Value
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 
 _USED = lazy_pattern(r"\$\{?([A-Za-z_]\w*)")
 _NUMBERS = frozenset("?#$!-") | {"RANDOM", "LINENO", "SECONDS", "UID", "EUID", "PPID", "BASHPID"}
+
+
+def _is_number(value: Value) -> bool:
+    return value == NAME or (isinstance(value, str) and value.isdigit())
 
 
 class Variables(Bindings):
@@ -93,6 +99,8 @@ class Variables(Bindings):
         names: list[str] = []
         count = 1
         for name in dict.fromkeys(_USED.findall(text)):
+            if name in self._counted:
+                continue
             values = self.list_values(name)
             count *= len(values)
             if count > self._max_values:
@@ -113,6 +121,8 @@ class Variables(Bindings):
             return self.read_positional(name, quoted=quoted)
         if values is None:
             return self._read_unassigned(name, quoted=quoted)
+        if name in self._counted:
+            return NAME if all(map(_is_number, values)) else MANY
         if len(values) > 1:
             return MANY
         # Of an array, zsh reads all words, and bash the first.
@@ -122,7 +132,7 @@ class Variables(Bindings):
     def read_changed(self, name: str, operation: str, *, quoted: bool) -> str:
         """Return what `${name` and an operation with its brace stand for, as a part of a word."""
         values: Sequence[Value] | None = self._values.get(name)
-        if name in ("_", "IFS") or name in _NUMBERS or self._is_never_known(name):
+        if name in ("_", "IFS") or name in _NUMBERS or self._is_computed(name):
             return MANY
         if _is_positional(name):
             values = self._choose(name)
@@ -133,15 +143,33 @@ class Variables(Bindings):
         changed = change(values[0], operation)
         return changed if changed == MANY else self._expand(changed, quoted=quoted)
 
+    def read_into(self, program: str, words: Sequence[str]) -> None:
+        """Make unknown what a program of `READERS` assigns, or `printf -v`, or a declaration."""
+        if program == "printf" and not any(word[:2] == "-v" for word in words):
+            return
+        self.forget_unnamed(words[:2] if program == "printf" else words)
+        if program in DECLARERS:  # `\\readonly x`
+            self.doubt_assignments()
+        for word in words:
+            # `read -rax` and `printf -vx` have the name in the same word.
+            self.forget_named((word, word[2:], word[3:], word[4:]) if word[:1] == "-" else (word,))
+        if program in READERS:
+            self.forget(READ_INTO)
+            if any(word[:2] == "-C" for word in words):  # a command, for each line that is read
+                self.positional, self._moves_anytime = None, True
+
     def read_array(self, name: str, *, quoted: bool, joined: bool) -> str:
         """Return what `${name[@]}` stands for, or `${name[*]}`, which is `joined` in quotes."""
         values = self.list_values(name)
-        if len(values) > 1 or isinstance(values[0], str) or self._is_never_known(name):
+        if len(values) > 1 or isinstance(values[0], str) or self._is_computed(name):
             return MANY if name in self._arrays else self.read(name, quoted=quoted)
         return self._read_words(values[0], quoted=quoted, joined=joined)
 
     def _is_never_known(self, name: str) -> bool:
         return name in self._unstable or (self._has_references and name.isidentifier())
+
+    def _is_computed(self, name: str) -> bool:
+        return name in self._counted or self._is_never_known(name)
 
     @property
     def _known_positional(self) -> Positional | None:
@@ -158,13 +186,13 @@ class Variables(Bindings):
 
     @property
     def _has_own_separators(self) -> bool:
-        return "IFS" in self._expected or "IFS" in self._values or "IFS" in self._unstable
+        return self.is_assigned("IFS")
 
     def find_separators(self) -> str:
         """Return the characters that separate the fields of a line; `MANY` if they are unknown."""
         if not self._has_own_separators:
             return " \t\n"
-        value, *others = UNKNOWN if "IFS" in self._unstable else self.list_values("IFS")
+        value, *others = UNKNOWN if self._is_computed("IFS") else self.list_values("IFS")
         return value if isinstance(value, str) and not others else MANY
 
     def _separates_no_letters(self) -> bool:

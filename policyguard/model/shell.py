@@ -122,8 +122,8 @@ class CodeRunner(PolicyStruct, frozen=True, kw_only=True):
     runs_by: tuple[str, ...] = ()
     """Texts one of which code must contain to run a command; empty: any code may."""
     command_calls: tuple[str, ...] = ()
-    """Texts one of which code must contain to run a command whose program is not written out;
-    empty: any code may. Without one, a text such as "`x` is new" is prose."""
+    """Texts one of which code, or an argument, must contain to run a command whose program is not
+    written out, or to write a script; empty: any code may. Without one, "`x` is new" is prose."""
     writes: tuple[str, ...] = ()
     """Texts one of which code must contain to write a file."""
     evaluates: tuple[str, ...] = ()

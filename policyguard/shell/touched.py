@@ -31,6 +31,7 @@ from policyguard.shell.files import (
 from policyguard.shell.folders import join_folder
 from policyguard.shell.options import WrapperOptions, read_code_options
 from policyguard.shell.reader import ShellReader
+from policyguard.shell.script.code_reader import is_prose
 from policyguard.shell.script.found_names import find_names_of
 from policyguard.shell.words import is_static
 
@@ -67,7 +68,8 @@ class _Command:
         if runner is not None:
             options = read_code_options(runner, simple.arguments)
             self.runs_module = bool(options.module)
-            simple = _without_code(simple, options.texts)
+            if all(is_prose(text, runner, simple) for text in options.texts):
+                simple = _without_code(simple, options.texts)
         self.simple = simple
         self.program = reader.programs.find(simple.program) or UNKNOWN_PROGRAM
         self.arguments = read_arguments(simple.arguments, self.program)
@@ -80,7 +82,7 @@ class _Command:
 
 
 def _without_code(command: SimpleCommand, texts: Iterable[str]) -> SimpleCommand:
-    """Return a command without the words that are code: the files that code names stand apart."""
+    """Return a command without words that are code and run nothing: its names stand apart."""
     words = [*command.arguments]
     for text in texts:
         if text in words:

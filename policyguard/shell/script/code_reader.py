@@ -13,7 +13,6 @@ from policyguard.shell.command_line import (
     MARKS,
     Redirect,
     SimpleCommand,
-    is_written_out,
     run_by,
 )
 from policyguard.shell.options import read_code_options
@@ -25,7 +24,27 @@ if TYPE_CHECKING:
     from policyguard.shell.script.wrapped import Wrapped
 
 _NO_FILE = ("-", "/dev/stdin")
-_NOTHING = SimpleCommand("", "", ())
+_UNKNOWN_PROGRAM = "program is not known"
+
+
+def is_prose(code: str, runner: CodeRunner, command: SimpleCommand) -> bool:
+    """Whether code runs nothing that it does not write out, as far as its calls tell."""
+    calls = runner.command_calls
+    texts = (code, *command.arguments)
+    return bool(calls) and is_static(code) and not any(call in t for t in texts for call in calls)
+
+
+def _begins_unknown(commands: Sequence[SimpleCommand], first: int) -> bool:
+    """Whether a text is one command that begins with what is not known, such as "`x` is new".
+
+    `first` is the index of the first of these commands.
+    """
+    *inner, last = commands
+    return (
+        not (is_static(last.path) or last.redirects or last.wrappers or last.variables)
+        and all(first + number in last.sources for number in range(len(inner)))
+        and all(is_static(item.path) for item in inner)
+    )
 
 
 class CodeReader:
@@ -78,7 +97,8 @@ class CodeReader:
     def _read_text(self, text: str, runner: CodeRunner, index: int, given: Input) -> None:
         reading = self._reading
         program = reading.commands[index].program
-        names = tuple(find_names(text, reading.bounds.words))
+        has_prose = is_prose(text, runner, reading.commands[index])
+        names = tuple(find_names(text, reading.bounds.words, has_prose=has_prose))
         if runner.runs_by and is_static(text) and not any(by in text for by in runner.runs_by):
             if ">" in text and names:  # `awk '{print > "file"}'`
                 self._add_names(text, runner, names, program)
@@ -96,8 +116,6 @@ class CodeReader:
             facts = reading.reader.facts
             running = (*facts.running_code, *runner.evaluates)
             readers = () if any(one in text for one in running) else facts.reading_code
-            calls = runner.command_calls
-            has_prose = bool(calls) and not any(call in text for call in calls)
             for found in find_commands(text, runner.calls, reading.bounds.commands, readers):
                 read = Input((index,)) if runner.runs_by else Input()
                 self._run_found(found, read, program, has_prose=has_prose)
@@ -124,7 +142,7 @@ class CodeReader:
     def _run_found(self, text: str, given: Input, runner: str, *, has_prose: bool = False) -> None:
         """Read a text of code if it may be a command; prose in it is no reason to be opaque.
 
-        `has_prose` says that a program which is not known is prose.
+        `has_prose` says that a text is prose if it begins with a program which is not known.
         """
         reading = self._reading
         before = dict(reading.opaque)
@@ -132,12 +150,15 @@ class CodeReader:
         with reading.functions.keep_apart(), reading.control.keep():
             self._wrapped.run_text(text, given)
         added = reading.commands[count:]
-        is_broken = "syntax error" in reading.opaque and "syntax error" not in before
-        if is_broken:
-            known = [item if item.path != MANY else _NOTHING for item in added]
-            added = [msgspec.structs.replace(item, folders=folders) for item in known]
-        if has_prose:
-            added = [item if is_written_out(item) else _NOTHING for item in added]
-        if is_broken or has_prose:
+        reasons = reading.opaque.keys() - before.keys()
+        if "syntax error" in reasons:
+            added = [
+                msgspec.structs.replace(item, folders=folders)
+                for item in added
+                if item.path != MANY
+            ]
+            reading.opaque = before
+        elif has_prose and reasons == {_UNKNOWN_PROGRAM} and _begins_unknown(added, count):
+            added[-1] = msgspec.structs.replace(added[-1], path="", program="")
             reading.opaque = before
         reading.commands[count:] = [run_by(runner, item) for item in added]

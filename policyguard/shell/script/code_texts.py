@@ -11,6 +11,7 @@ _LITERAL = re.compile(
     r"""|(?:\bq[xw]|%[xw])\s*[({\[/|!]([^)}\]/|!\n]*)""",
     re.DOTALL,
 )
+_IN_BACKTICKS = 5  # the group of `_LITERAL`
 _NAME = re.compile(r"\S{1,255}")
 _FILE = re.compile(r"[\w./~+-]{1,255}")
 _MOST_BEFORE = 40
@@ -75,9 +76,14 @@ def _join(words: list[str]) -> Iterator[str]:
     yield from (word for word in words if word and not word.isspace())
 
 
-def find_names(code: str, most: int) -> Iterator[str]:
-    """Yield the literals of `code` that may be the names of files."""
+def find_names(code: str, most: int, *, has_prose: bool = False) -> Iterator[str]:
+    """Yield the literals of `code` that may be the names of files.
+
+    `has_prose` says that a dollar in quotes is no variable: no shell reads it.
+    """
     for match in islice(_LITERAL.finditer(code), most):
         literal = next((part for part in match.groups() if part), "")
         if _NAME.fullmatch(literal) and literal[0] != "-":
+            if has_prose and "$" in literal and match[_IN_BACKTICKS] is None:
+                continue
             yield literal

@@ -92,8 +92,6 @@ class Wrapped:
         is_known = is_static(program)
         if not is_known:
             program = find_unknown_end(program)
-            if MANY in path and path != MANY:
-                arguments.insert(0, MANY)  # it ends the program's name, and begins arguments
         position = reading.variables.position
         folders = position.passed.folders
         if position.passed is not position.failed or not folders or reading.variables.drifts:

@@ -275,6 +275,8 @@ class Shell(PolicyStruct, frozen=True, kw_only=True):
     computed_code: str = ""
     """RE2 for calls in code of other languages that run what cannot be seen, such as an argument
     of the program."""
+    calling_code: tuple[str, ...] = ()
+    """Calls of other languages that run the text behind them as a command, as `os.system(`."""
     reading_code: tuple[str, ...] = ()
     """Calls of other languages that read the file that is named first, as `open(`."""
     setups: tuple[str, ...] = ()

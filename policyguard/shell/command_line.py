@@ -76,7 +76,7 @@ def blur(command: SimpleCommand) -> SimpleCommand:
     return msgspec.structs.replace(command, arguments=words)
 
 
-def run_by(runner: str, command: SimpleCommand) -> SimpleCommand:
-    """Return a command that code names."""
+def run_by(runner: str, command: SimpleCommand, *, is_prose: bool = True) -> SimpleCommand:
+    """Return a command that code names, or perhaps only speaks of."""
     around = (runner, *command.wrappers)
-    return msgspec.structs.replace(blur(command), wrappers=around)
+    return msgspec.structs.replace(blur(command) if is_prose else command, wrappers=around)

@@ -16,7 +16,7 @@ from policyguard.shell.command_line import (
     run_by,
 )
 from policyguard.shell.options import read_code_options
-from policyguard.shell.script.code_texts import find_commands, find_names
+from policyguard.shell.script.code_texts import find_called, find_commands, find_names
 from policyguard.shell.script.inputs import Input
 from policyguard.shell.words import is_static
 
@@ -116,6 +116,8 @@ class CodeReader:
             facts = reading.reader.facts
             running = (*facts.running_code, *runner.evaluates)
             readers = () if any(one in text for one in running) else facts.reading_code
+            for found in find_called(text, facts.calling_code, reading.bounds.commands):
+                self._run_found(found, Input(), program, is_called=True)
             for found in find_commands(text, runner.calls, reading.bounds.commands, readers):
                 read = Input((index,)) if runner.runs_by else Input()
                 self._run_found(found, read, program, has_prose=has_prose)
@@ -139,10 +141,19 @@ class CodeReader:
         written = tuple(Redirect(True, name) for name in names if is_writing)
         self._reading.add(SimpleCommand("", "", names, written, wrappers=(program,)))
 
-    def _run_found(self, text: str, given: Input, runner: str, *, has_prose: bool = False) -> None:
+    def _run_found(
+        self,
+        text: str,
+        given: Input,
+        runner: str,
+        *,
+        has_prose: bool = False,
+        is_called: bool = False,
+    ) -> None:
         """Read a text of code if it may be a command; prose in it is no reason to be opaque.
 
-        `has_prose` says that a text is prose if it begins with a program which is not known.
+        `has_prose` says that a text is prose if it begins with a program which is not known,
+        `is_called` that the code runs it.
         """
         reading = self._reading
         before = dict(reading.opaque)
@@ -161,4 +172,4 @@ class CodeReader:
         elif has_prose and reasons == {_UNKNOWN_PROGRAM} and _begins_unknown(added, count):
             added[-1] = msgspec.structs.replace(added[-1], path="", program="")
             reading.opaque = before
-        reading.commands[count:] = [run_by(runner, item) for item in added]
+        reading.commands[count:] = [run_by(runner, item, is_prose=not is_called) for item in added]

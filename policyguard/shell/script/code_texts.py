@@ -18,6 +18,11 @@ _MOST_BEFORE = 40
 _BETWEEN = re.compile(r"(?:[\s,\[{]|\bargs:|\bnil\b)*")
 _ADDED = re.compile(r"\s*[+.]\s*|[ \t]+")
 """What joins two literals to one text."""
+_PREFIX = re.compile(r"([A-Za-z]{0,2})\Z")
+"""Letters before a literal of Python: `f"…"`."""
+_FIELD = re.compile(r"\{[^{}]*\}")
+_ADDITION = re.compile(r"\s*[+.%]\s*[A-Za-z_$(]")
+_VARIABLE = "$_added"
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
@@ -61,6 +66,21 @@ def find_commands(
     if depth > 1:
         for literal in nested:
             yield from find_commands(literal, calls, most, readers, depth - 1)
+
+
+def find_called(code: str, callers: tuple[str, ...], most: int) -> Iterator[str]:
+    """Yield the texts that stand right behind one of `callers`, which runs them for certain.
+
+    What a formatted text takes in, or is added to it, is a variable that nothing is known of.
+    """
+    for match in islice(_LITERAL.finditer(code), most):
+        before = _PREFIX.split(code[max(0, match.start() - _MOST_BEFORE) : match.start()])
+        if not before[0].rstrip().endswith(callers):
+            continue
+        literal = _ESCAPE.sub(r"\1", next((part for part in match.groups() if part), ""))
+        if "f" in "".join(before[1:]).lower():
+            literal = _FIELD.sub(_VARIABLE, literal)
+        yield literal + (_VARIABLE if _ADDITION.match(code, match.end()) else "")
 
 
 def _add(literals: list[str]) -> Iterator[str]:

@@ -21,6 +21,7 @@ _ADDED = re.compile(r"\s*[+.]\s*|[ \t]+")
 _PREFIX = re.compile(r"([A-Za-z]{0,2})\Z")
 """Letters before a literal of Python: `f"…"`."""
 _FIELD = re.compile(r"\{[^{}]*\}")
+_RUBY_FIELD = re.compile(r"#\{[^{}]*\}")
 _ADDITION = re.compile(r"\s*[+.%]\s*[A-Za-z_$(]")
 _VARIABLE = "$_added"
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -73,13 +74,15 @@ def find_called(code: str, callers: tuple[str, ...], most: int) -> Iterator[str]
 
     What a formatted text takes in, or is added to it, is a variable that nothing is known of.
     """
+    if not any(caller in code for caller in callers):
+        return
     for match in islice(_LITERAL.finditer(code), most):
         before = _PREFIX.split(code[max(0, match.start() - _MOST_BEFORE) : match.start()])
         if not before[0].rstrip().endswith(callers):
             continue
         literal = _ESCAPE.sub(r"\1", next((part for part in match.groups() if part), ""))
-        if "f" in "".join(before[1:]).lower():
-            literal = _FIELD.sub(_VARIABLE, literal)
+        is_formatted = "f" in "".join(before[1:]).lower()
+        literal = (_FIELD if is_formatted else _RUBY_FIELD).sub(_VARIABLE, literal)
         yield literal + (_VARIABLE if _ADDITION.match(code, match.end()) else "")
 
 

@@ -20,6 +20,8 @@ START = "~\x06"
 """The folder in which a text starts, as `$PWD` gives it: what follows a slash is in it."""
 
 
+PROGRAM_NOT_KNOWN = "program is not known"
+"""A reason why a part of a text cannot be seen."""
 HERE = ("",)
 """The folder in which a text starts."""
 

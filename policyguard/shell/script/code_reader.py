@@ -11,6 +11,7 @@ from policyguard.model.shell import CodeRunner
 from policyguard.shell.command_line import (
     MANY,
     MARKS,
+    PROGRAM_NOT_KNOWN,
     Redirect,
     SimpleCommand,
     run_by,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from policyguard.shell.script.wrapped import Wrapped
 
 _NO_FILE = ("-", "/dev/stdin")
-_UNKNOWN_PROGRAM = "program is not known"
 
 
 def is_prose(code: str, runner: CodeRunner, command: SimpleCommand) -> bool:
@@ -116,11 +116,14 @@ class CodeReader:
             facts = reading.reader.facts
             running = (*facts.running_code, *runner.evaluates)
             readers = () if any(one in text for one in running) else facts.reading_code
-            for found in find_called(text, facts.calling_code, reading.bounds.commands):
-                self._run_found(found, Input(), program, is_called=True)
-            for found in find_commands(text, runner.calls, reading.bounds.commands, readers):
-                read = Input((index,)) if runner.runs_by else Input()
-                self._run_found(found, read, program, has_prose=has_prose)
+            most = reading.bounds.commands
+            read = Input((index,)) if runner.runs_by else Input()
+            called = tuple(find_called(text, facts.calling_code, most))
+            for found in called:
+                self._run_found(found, read, program, is_called=True)
+            for found in find_commands(text, runner.calls, most, readers):
+                if found not in called:
+                    self._run_found(found, read, program, has_prose=has_prose)
 
     def _run_computed(self, code: str, operands: Sequence[str], index: int, given: Input) -> None:
         """Read what code runs that is no text of it: words behind it, or its input."""
@@ -169,7 +172,7 @@ class CodeReader:
                 if item.path != MANY
             ]
             reading.opaque = before
-        elif has_prose and reasons == {_UNKNOWN_PROGRAM} and _begins_unknown(added, count):
+        elif has_prose and reasons == {PROGRAM_NOT_KNOWN} and _begins_unknown(added, count):
             added[-1] = msgspec.structs.replace(added[-1], path="", program="")
             reading.opaque = before
         reading.commands[count:] = [run_by(runner, item, is_prose=not is_called) for item in added]

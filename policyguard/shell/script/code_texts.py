@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
+from string import ascii_letters
 
 _LITERAL = re.compile(
     r"""'''(.*?)'''|\"\"\"(.*?)\"\"\"|'((?:[^'\\\n]|\\.)*)'|"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`"""
@@ -18,8 +19,6 @@ _MOST_BEFORE = 40
 _BETWEEN = re.compile(r"(?:[\s,\[{]|\bargs:|\bnil\b)*")
 _ADDED = re.compile(r"\s*[+.]\s*|[ \t]+")
 """What joins two literals to one text."""
-_PREFIX = re.compile(r"([A-Za-z]{0,2})\Z")
-"""Letters before a literal of Python: `f"…"`."""
 _FIELD = re.compile(r"\{[^{}]*\}")
 _RUBY_FIELD = re.compile(r"#\{[^{}]*\}")
 _ADDITION = re.compile(r"\s*[+.%]\s*[A-Za-z_$(]")
@@ -45,7 +44,7 @@ def find_commands(
     added: list[str] = []
     end = -1
     for match in islice(_LITERAL.finditer(code), most):
-        literal = _ESCAPE.sub(r"\1", next((part for part in match.groups() if part), ""))
+        literal = _ESCAPE.sub(r"\1", _read_literal(match))
         if readers and _FILE.fullmatch(literal):
             start = match.start()
             if code[max(0, start - _MOST_BEFORE) : start].rstrip().endswith(readers):
@@ -77,13 +76,18 @@ def find_called(code: str, callers: tuple[str, ...], most: int) -> Iterator[str]
     if not any(caller in code for caller in callers):
         return
     for match in islice(_LITERAL.finditer(code), most):
-        before = _PREFIX.split(code[max(0, match.start() - _MOST_BEFORE) : match.start()])
-        if not before[0].rstrip().endswith(callers):
+        before = code[max(0, match.start() - _MOST_BEFORE) : match.start()]
+        prefix = before[len(before.rstrip(ascii_letters)) :]
+        if not before.removesuffix(prefix).rstrip().endswith(callers):
             continue
-        literal = _ESCAPE.sub(r"\1", next((part for part in match.groups() if part), ""))
-        is_formatted = "f" in "".join(before[1:]).lower()
-        literal = (_FIELD if is_formatted else _RUBY_FIELD).sub(_VARIABLE, literal)
+        literal = _ESCAPE.sub(r"\1", _read_literal(match))
+        literal = (_FIELD if "f" in prefix.lower() else _RUBY_FIELD).sub(_VARIABLE, literal)
         yield literal + (_VARIABLE if _ADDITION.match(code, match.end()) else "")
+
+
+def _read_literal(match: re.Match[str]) -> str:
+    """Return what stands between the quotes."""
+    return next((part for part in match.groups() if part), "")
 
 
 def _add(literals: list[str]) -> Iterator[str]:
@@ -105,7 +109,7 @@ def find_names(code: str, most: int, *, has_prose: bool = False) -> Iterator[str
     `has_prose` says that a dollar in quotes is no variable: no shell reads it.
     """
     for match in islice(_LITERAL.finditer(code), most):
-        literal = next((part for part in match.groups() if part), "")
+        literal = _read_literal(match)
         if _NAME.fullmatch(literal) and literal[0] != "-":
             if has_prose and "$" in literal and match[_IN_BACKTICKS] is None:
                 continue

@@ -16,6 +16,7 @@ from policyguard.shell.command_line import (
     MANY,
     MARKS,
     NAME,
+    PROGRAM_NOT_KNOWN,
     START,
     Redirect,
     SimpleCommand,
@@ -139,7 +140,7 @@ class Wrapped:
         if command.redirects or self._programs.find(program) is not None:
             self.files.note(index)
         if not is_known:
-            reading.opaque["program is not known"] = None
+            reading.opaque[PROGRAM_NOT_KNOWN] = None
             return []
         if program in EVALUATING:
             for word in find_evaluated(program, arguments):

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+from policyguard.compiler import CompiledPolicy, compile_policy
+from policyguard.model.diagnostic import PolicyError
 
 Pick = Callable[..., Any]
 """Returns one of its arguments, by chance."""
@@ -44,6 +50,22 @@ _OF_OUTCOMES = (
 )
 _TOOLS = (["read"], ["edit"], ["send"], ["read", "poll"], ["*"], {"outside": ["read", "test"]})
 _EFFECTS = ("block",) * 7 + ("ask", "ask", "advise", "halt")
+
+
+def draw_valid_policy(folder: Path, seed: int, without: str = "\n") -> CompiledPolicy:
+    """Return the first valid one of those that are drawn, in which a text does not occur."""
+    generator = random.Random(seed)  # noqa: S311 - no secret
+    file = folder / "policy.yaml"
+    while True:
+        drawn = draw_policy(lambda *choices: choices[int(generator.random() * len(choices))])
+        text = json.dumps(drawn)  # which is YAML
+        if without in text:
+            continue
+        file.write_text(text)
+        try:
+            return compile_policy(file)
+        except PolicyError:
+            continue
 
 
 def draw_policy(pick: Pick) -> Entry:

@@ -7,23 +7,18 @@ After a change of behaviour that is wanted, run with `POLICYGUARD_PIN=1` and rea
 
 from __future__ import annotations
 
-import json
 import os
-import random
 import re
 import zlib
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from policyguard.compiler import CompiledPolicy, compile_policy
-from policyguard.model.diagnostic import PolicyError
-from policyguard.store.protocol import Store
-from tests.evaluator.drawn_policies import draw_policy
+from tests.evaluator.drawn_policies import draw_valid_policy
+from tests.evaluator.habitual_play import HabitualPlay
 from tests.examples import examples
-from tests.guard.play import RARE_STEPS, Play, in_file, in_memory, see_at_once
+from tests.guard.play import in_file, in_memory, see_at_once
 
 __all__ = ["see_at_once"]
 
@@ -32,63 +27,10 @@ pytestmark = pytest.mark.usefixtures("see_at_once")
 FILE = Path(__file__).parents[1] / "cases" / "drawn_plays.txt"
 SEEDS = range(200)
 LENGTH = 60
-RESULTS = (
-    '["a", "b"]',
-    '["b", "a"]',
-    "took 3.1s",
-    "took 4.2s",
-    "no match for a",
-    "no match for b",
-    "Error: 5 of 7 done",
-    "Error: 6 of 7 done",
-    "x" * 300,
-)
 _EFFECT = re.compile(r'"effect": "(\w+)"')
 _WARNING = re.compile(r', "errors": \[\{"id": "session/unreported"[^]]*\]')
 """Comes once for each time that a session is opened."""
 _ENTRY = re.compile(r'"id": "((?:limits|budgets|rules|learn|radius|session|batch|result)[^"]*)"')
-
-
-class HabitualPlay(Play):
-    """A play of an agent that often does again what it has just done, with the same result."""
-
-    kinds = (*["check"] * 30, *["record"] * 30, *["answer"] * 4, *RARE_STEPS, "close")
-
-    def __init__(self, stores: tuple[Store, Store], policy: CompiledPolicy, seed: int) -> None:
-        super().__init__(stores, seed, policy)
-        self.latest = [super().new_call()]
-        self.result = "done"
-
-    def new_call(self) -> tuple[str, dict[str, Any]]:
-        again = self.random.random() < 0.6
-        call = self.pick(*self.latest) if again else super().new_call()
-        self.latest = [*self.latest[-2:], call]
-        return call
-
-    def pick_call(self) -> tuple[str, Any]:
-        return self.calls[-1] if self.random.random() < 0.8 else super().pick_call()
-
-    def pick_result(self) -> str:
-        if self.random.random() < 0.5:
-            is_own = self.random.random() < 0.4
-            self.result = self.pick(*RESULTS) if is_own else super().pick_result()
-        return self.result
-
-
-def draw_valid_policy(folder: Path, seed: int, without: str = "\n") -> CompiledPolicy:
-    """Return the first valid one of those that are drawn, in which a text does not occur."""
-    generator = random.Random(seed)  # noqa: S311 - no secret
-    file = folder / "policy.yaml"
-    while True:
-        drawn = draw_policy(lambda *choices: choices[int(generator.random() * len(choices))])
-        text = json.dumps(drawn)  # which is YAML
-        if without in text:
-            continue
-        file.write_text(text)
-        try:
-            return compile_policy(file)
-        except PolicyError:
-            continue
 
 
 def summarize(step: str) -> str:

@@ -1,0 +1,164 @@
+"""Replays of drawn recordings: reports are what they were when they were written down.
+
+`tests/cases/drawn_replays.txt` has a line for each part of a report: its numbers as far as they are
+short, and a checksum of all of it. After a change of behaviour that is wanted, run with
+`POLICYGUARD_PIN=1` and read the difference.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zlib
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from policyguard.cli import main
+from tests.guard.play import number_ids, see_at_once
+
+from .drawn_recordings import Drawing
+
+__all__ = ["see_at_once"]
+
+pytestmark = pytest.mark.usefixtures("see_at_once")
+
+FILE = Path(__file__).parents[1] / "cases" / "drawn_replays.txt"
+SEEDS = range(60)
+EXPLAINED = range(100, 112)
+SUGGESTED = range(200, 208)
+_HASHED_ERROR = re.compile(r"\b[g-v]{24}\b")
+"""What stands for an error of which a journal has only a hash, made with its random key."""
+_VARYING = ("created_at", "elapsed_s", "digest")
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    """Return the exit code of `policyguard`, what it prints, and what it says beside it."""
+    result = CliRunner().invoke(main, arguments)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def describe(name: str, value: Any) -> str:
+    """Return a line about one part of a report."""
+    text = _HASHED_ERROR.sub("hashed", json.dumps(_rounded(value), sort_keys=True))
+    text = number_ids(text, {})
+    if len(text) <= 60:
+        return f"  {name}: {text}"
+    return f"  {name}: {len(value)} parts {zlib.crc32(text.encode()):08x}"
+
+
+def _rounded(value: Any) -> Any:
+    """Return a value whose shares do not depend on how a machine rounds."""
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items() if key not in _VARYING}
+    if isinstance(value, list):
+        return [*map(_rounded, value)]
+    return round(value, 6) if isinstance(value, float) else value
+
+
+def describe_report(text: str) -> list[str]:
+    report = json.loads(text)
+    return [describe(name, part) for name, part in report.items() if part and name not in _VARYING]
+
+
+@lru_cache
+def read_replays() -> dict[str, list[str]]:
+    """Return the lines of each replay that was written down."""
+    replays: dict[str, list[str]] = {}
+    title = ""
+    for line in FILE.read_text("utf-8").splitlines():
+        if line.startswith("  "):
+            replays[title].append(line)
+        else:
+            replays[title := line] = []
+    return replays
+
+
+def compare(title: str, lines: list[str]) -> None:
+    if os.environ.get("POLICYGUARD_PIN"):
+        replays = read_replays()
+        for old in [old for old in replays if old.split(":")[0] == title.split(":")[0]]:
+            del replays[old]
+        replays[title] = lines
+        ordered = sorted(replays.items(), key=lambda item: int(item[0].split(":")[0].split()[1]))
+        text = "".join(f"{head}\n" + "".join(f"{x}\n" for x in body) for head, body in ordered)
+        FILE.write_text(text, "utf-8")
+    assert lines == read_replays()[title]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_drawn_replay_is_reported_as_it_was_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    drawing = Drawing(seed)
+    traces = ["one.jsonl", "two.jsonl", "alone.jsonl"]
+    drawing.write_recording(Path("one.jsonl"), 8)
+    drawing.write_recording(Path("two.jsonl"), 3)
+    drawing.write_recording(Path("alone.jsonl"), 1)
+    options = ["--policy", str(drawing.write_policy(Path("policy"), 0))]
+    baseline = drawing.write_policy(Path("before"), 1)
+    if drawing.chance(0.5):
+        options += ["--baseline", str(baseline)]
+    if drawing.chance(0.5):
+        drawing.write_journals(Path("journals"), baseline)
+        traces.append("journals/journal")
+    if drawing.chance(0.7):
+        drawing.write_labels(Path("labels.jsonl"), all_of=8)
+        options += ["--labels", "labels.jsonl"]
+    options += drawing.pick((), (), ("--mode", "observe"))
+    options += drawing.pick((), (), ("--sessions", "3"), ("--timelines", "1"))
+    options += drawing.pick((), (), (), ("--sample", "50%"))
+    gates = ("harm.rate > 0.1", "size(rules) > 2", "baseline.newly_refused.failed > 0")
+    options += drawing.pick((), ("--fail-on", drawing.pick(*gates)))
+    code, printed, said = run("simulate", *traces, *options, "--format", "json")
+    title = f"replay {seed}: {' '.join((*traces, *options))}"
+    lines = [f"  exit code {code}", *(f"  {line}" for line in said.splitlines())]
+    compare(title, lines + (describe_report(printed) if printed else []))
+
+
+@pytest.mark.parametrize("seed", EXPLAINED)
+def test_decisions_of_a_drawn_play_are_explained_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    drawing = Drawing(seed)
+    policy = drawing.write_policy(Path("policy"), 0)
+    drawing.write_journals(Path("state"), policy)
+    asked = [call for file in sorted(Path("state/journal").iterdir()) for call in _decided(file)]
+    names: dict[str, str] = {}
+    lines = []
+    for session, call in asked[:: 1 + len(asked) // 12]:
+        arguments = (session, call, "--policy", str(policy), "--store", "state/store.db")
+        code, printed, said = run("why", *arguments, "--format", "json")
+        text = number_ids(f"{printed}{said}", names)
+        lines.append(f"  {session} {names.get(call, call)}: {code} {zlib.crc32(text.encode()):08x}")
+    compare(f"replay {seed}: why", lines)
+
+
+def _decided(journal: Path) -> list[tuple[str, str]]:
+    """Return the calls of a journal that were not simply allowed, and some others."""
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    decided = [event for event in events if event.get("event") in ("admitted", "refused")]
+    noted = [event for event in decided if event.get("violations")]
+    return [(event["session"], event["call"]) for event in (*noted, *decided[:3])]
+
+
+@pytest.mark.parametrize("seed", SUGGESTED)
+def test_proposals_from_drawn_recordings_are_what_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    drawing = Drawing(seed)
+    drawing.write_recording(Path("one.jsonl"), 40)
+    drawing.write_labels(Path("labels.jsonl"), all_of=40)
+    policy = drawing.write_policy(Path("policy"), 0)
+    options = ["--policy", str(policy), "--labels", "labels.jsonl"]
+    options += ["--max-harm", drawing.pick("0.1", "0.3"), "--delta", drawing.pick("0.1", "0.4")]
+    code, printed, said = run("suggest", "one.jsonl", *options, "--format", "json")
+    lines = [f"  exit code {code}", *(f"  {line}" for line in said.splitlines())]
+    compare(f"replay {seed}: suggest {' '.join(options)}", lines + describe_report(printed))

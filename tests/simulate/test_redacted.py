@@ -5,6 +5,7 @@ Certain decisions on the redacted one are the same as on the other.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from policyguard import Guard
+from policyguard.journal.redaction import FINGERPRINT_MARK
 from policyguard.model.effect import Effect
 from policyguard.model.event import Completed
 from policyguard.report.replay.figures import CallFigures
@@ -201,6 +203,15 @@ def test_an_uncertain_state_change_refuses_no_repetition_for_certain(
     known, hidden = _both(tmp_path, [*calls, ("read", {"path": "/b"}, "same")], text)
     assert known[-2:] == ["allow" if change else "block", "allow"]
     assert hidden[-2:] == ["unknown", "allow"], "no limit can refuse a call that is new"
+
+
+def test_a_timeline_shows_of_redacted_texts_what_the_journal_has(tmp_path: Path) -> None:
+    trace = _journal(tmp_path / "hash", "hash", "", [("bash", {}, "done"), ("bash", {}, None)])
+    events = map(json.loads, trace.read_text().splitlines())
+    texts = [event.get("error", event.get("text")) for event in events if "ok" in event]
+    timeline = _timeline(trace, "")
+    assert [timeline[0].result, timeline[1].error] == texts
+    assert all(text.startswith(FINGERPRINT_MARK) for text in texts)
 
 
 def test_a_success_without_its_text_is_a_success(tmp_path: Path) -> None:

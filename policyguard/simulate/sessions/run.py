@@ -124,7 +124,7 @@ class Run:
 
     def replay_result(self, event: Completed) -> None:
         """Record the result of a call."""
-        redacted = False
+        recorded, redacted = event, False
         if event.result_fingerprint:
             fingerprinted = with_fingerprints(event)
             # An empty text counts as redacted only if the journal redacts other data.
@@ -149,7 +149,7 @@ class Run:
             else:
                 self._count_error(outcome, tool)
         if shown is not None:
-            shown.add_result(event, outcome)
+            shown.add_result(recorded, outcome)
 
     def add_candidate(self, event: CandidateDiffered) -> None:
         """Count how a candidate policy differed when the session was recorded."""

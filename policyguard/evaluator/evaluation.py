@@ -55,8 +55,12 @@ ALLOWED = Evaluation(Effect.ALLOW, (), (), ())
 
 
 def sort_by_strength(found: list[Violation]) -> tuple[Violation, ...]:
-    """Return violations, the strongest first."""
-    return tuple(sorted(found, key=strength_of, reverse=True))
+    """Return violations, the strongest first, and of these those that are certain."""
+    return tuple(sorted(found, key=_rank, reverse=True))
+
+
+def _rank(violation: Violation) -> tuple[int, bool]:
+    return violation.effect.strength, not violation.doubt
 
 
 def strength_of(violation: Violation) -> int:

@@ -88,9 +88,12 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             if effect is Effect.ALLOW:
                 return ()
         text, instead = self._render_text(attempt, effect), self._render_instead(attempt)
-        remarks = _describe_remarks(attempt, self.doubts, error)
+        doubt = _describe_doubts(attempt, self.doubts)
+        remarks = _describe_remarks(error, doubt)
         quotes = bool(remarks) or quote_call(self.message, self.instead)
-        return (Violation(self.id, effect, "rule", text + remarks, instead, quotes=quotes),)
+        return (
+            Violation(self.id, effect, "rule", text + remarks, instead, doubt=doubt, quotes=quotes),
+        )
 
     def find_case(self, attempt: Attempt) -> CompiledCase | None:
         """Return the case that decides on a call; None if none matches, or the rule does not.
@@ -135,10 +138,13 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         values = {**self._template_values(attempt), "rule": case.id}
         message, instead = case.message or self.message, case.instead or self.instead
         text = _describe(case.id, found.effect) if message is None else message.render(values)
-        remarks = _describe_remarks(attempt, case.doubts, found.error)
+        doubt = _describe_doubts(attempt, case.doubts)
+        remarks = _describe_remarks(found.error, doubt)
         shown = instead.render(values) if instead is not None else ""
         quotes = bool(remarks) or quote_call(message, instead)
-        return Violation(case.id, found.effect, "rule", text + remarks, shown, quotes=quotes)
+        return Violation(
+            case.id, found.effect, "rule", text + remarks, shown, doubt=doubt, quotes=quotes
+        )
 
     def _render_text(self, attempt: Attempt, effect: Effect) -> str:
         if self.message is None:
@@ -160,10 +166,16 @@ def _describe(id_: str, effect: Effect) -> str:
     return f"rule `{id_.partition('/')[2]}` {verb} this call"
 
 
-def _describe_remarks(attempt: Attempt, doubts: tuple[Doubt, ...], error: str) -> str:
+def _describe_doubts(attempt: Attempt, doubts: tuple[Doubt, ...]) -> str:
+    """Return what of the call is not known; empty if the rule is certainly about it."""
+    found = filter(None, (describe(attempt.activation) for describe in doubts))
+    return "; ".join(dict.fromkeys(found))
+
+
+def _describe_remarks(error: str, doubt: str) -> str:
     """Return what a message would be misleading without."""
     remarks = [f"the rule failed: {error}"] if error else []
-    remarks += filter(None, (describe(attempt.activation) for describe in doubts))
+    remarks += [doubt] if doubt else []
     return f" ({'; '.join(remarks)})" if remarks else ""
 
 

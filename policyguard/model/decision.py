@@ -19,8 +19,9 @@ class Violation(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     `id` names the entry (`limits/default/repeat`, `budgets/spend`, `rules/no-push`), `reason` is
     a word for programs (`repeat`, `budget`, `rule` …), `text` and `instead` are for the model.
     `used` and `limit` are in the entry's own unit; `retry_after` is seconds; `confidence` is that
-    of a learned constraint, from 0 to 1. `quotes` says that the texts may have words of the call in
-    them, or of an earlier result: a journal leaves them out.
+    of a learned constraint, from 0 to 1. `doubt` says what of the call is not known, where that is
+    why the entry fired; `text` has it as well. `quotes` says that the texts may have words of the
+    call in them, or of an earlier result: a journal leaves them out.
     """
 
     id: str
@@ -32,6 +33,7 @@ class Violation(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     limit: float | None = None
     retry_after: float | None = None
     confidence: float | None = None
+    doubt: str = ""
     quotes: bool = False
 
 
@@ -57,7 +59,8 @@ class Decision(msgspec.Struct, frozen=True):
 
     It is true if the call is `allowed`: `if decision:` and `if decision.allowed:` mean the same.
 
-    `violations` holds every entry that fired, strongest effect first, `would` those of entries in
+    `violations` holds every entry that fired, strongest effect first, and of the same effect those
+    that are certainly about the call; `would` those of entries in
     observe mode, `errors` every expression that failed. `fingerprint` is the same for the same call
     (keyed, so meaningless to another guard). `timeout` is how many seconds an allowed call may take
     (None: unlimited), as the entry `timeout_by` says. `left` is what remains of the budgets that a
@@ -98,7 +101,8 @@ class Decision(msgspec.Struct, frozen=True):
     def message(self) -> str:
         """One text for the model: what was refused, why, what is left, what to do instead.
 
-        At most `MAX_MESSAGE_CHARS`: the strongest violation, then what fits of the others.
+        At most `MAX_MESSAGE_CHARS`: the strongest violation, then what fits of the others. Advice
+        is left out of a refusal.
         """
         if not self.violations:
             return ""
@@ -106,33 +110,40 @@ class Decision(msgspec.Struct, frozen=True):
             _REFUSED_HEADINGS[self.effect] if not self.allowed else _ALLOWED_HEADINGS[self.effect]
         )
         text = head.format(tool=sanitize(_truncate(self.tool, _MAX_NAME_CHARS)))
-        first, *others = self.violations
-        text += _format_violation(
+        first, *others = _join_reasons(
+            [one for one in self.violations if self.allowed or one.effect is not Effect.ADVISE]
+        )
+        text += _format_reason(
             first, MAX_MESSAGE_CHARS - len(text) - (_MORE_CHARS if others else 0)
         )
         rest = len(others)
-        for violation in others:
-            line = _format_violation(violation, MAX_MESSAGE_CHARS)
+        for reason in others:
+            line = _format_reason(reason, MAX_MESSAGE_CHARS)
             if len(text) + len(line) > MAX_MESSAGE_CHARS - _MORE_CHARS:
                 break
             text += line
             rest -= 1
         if rest:
             text += f"\n- and {rest} more reason{'s' if rest > 1 else ''}"
+        line = self._describe_left()
+        return text + line if len(text) + len(line) <= MAX_MESSAGE_CHARS else text
+
+    def _describe_left(self) -> str:
+        """Return a line of what is left of budgets that are not named."""
         named = {violation.id for violation in self.violations}
         left = [
             f"{id_} {_format_left(amount, id_ in self.time_budgets)}"
             for id_, amount in self.left.items()
             if id_ not in named
         ]
-        line = f"\nLeft: {', '.join(left)}"
-        return text + line if left and len(text) + len(line) <= MAX_MESSAGE_CHARS else text
+        return f"\nLeft: {', '.join(left)}" if left else ""
 
     @property
     def structured(self) -> dict[str, Any]:
         """The same for programs; keys that do not apply are None.
 
-        `remaining` is what is left under the first violation, `budgets` is `left`.
+        `action` is what to do next: to write the call out, where that is not known which would be
+        refused; `remaining` is what is left under the first violation, `budgets` is `left`.
         """
         first = self.violations[0] if self.violations else None
         remaining = None
@@ -141,7 +152,7 @@ class Decision(msgspec.Struct, frozen=True):
         return {
             "status": _STATUSES[self.effect],
             "reason": first.reason if first else None,
-            "action": (first.instead or None) if first else None,
+            "action": (first.doubt or first.instead or None) if first else None,
             "rule": first.id if first else None,
             "limit": first.limit if first else None,
             "used": first.used if first else None,
@@ -157,6 +168,8 @@ MAX_MESSAGE_CHARS = 400
 
 _MAX_NAME_CHARS = 80
 _MORE_CHARS = 24
+_MAX_NAMED = 3
+"""Entries that are named where several fired for the same reason."""
 _ALLOWED_HEADINGS = {
     Effect.ALLOW: "`{tool}` is allowed.",
     Effect.ADVISE: "A note on `{tool}`:",
@@ -180,6 +193,26 @@ def _constraint_id(violation: Violation | None) -> str | None:
     if violation is None or not violation.id.startswith("constraints/"):
         return None
     return violation.id.removeprefix("constraints/")
+
+
+def _join_reasons(violations: list[Violation]) -> list[list[Violation]]:
+    """Return violations in groups to be told at once: those of the same doubt, or the same text."""
+    groups: dict[tuple[str, str, bool], list[Violation]] = {}
+    for one in violations:
+        said = one.doubt or one.text
+        groups.setdefault((said, "" if one.doubt else one.instead, bool(one.doubt)), []).append(one)
+    return [*groups.values()]
+
+
+def _format_reason(group: list[Violation], max_chars: int) -> str:
+    """Return one reason on a line of its own, its texts truncated to fit."""
+    first, *others = group
+    if not (first.doubt and others):
+        return _format_violation(first, max_chars)
+    ids = [_truncate(one.id, _MAX_NAME_CHARS) for one in group[:_MAX_NAMED]]
+    more = f" and {len(group) - len(ids)} more" if len(group) > len(ids) else ""
+    details = f". It may be what these are about: {', '.join(ids)}{more}"
+    return f"\n- {_truncate(first.doubt, max_chars - len(details) - 3)}{details}"
 
 
 def _format_violation(violation: Violation, max_chars: int) -> str:

@@ -184,3 +184,11 @@ def iter_limits(level: LimitLevel) -> Iterator[tuple[str, int, Limit]]:
 def limit_id(level: str, kind: str, index: int) -> str:
     """Return the id of the limit at an index among those of its kind and level."""
     return f"limits/{level}/{kind}" + (f"/{index + 1}" if index else "")
+
+
+def limit_kind(id_: str) -> str:
+    """Return the kind of a limit with an id; empty for an entry that is no limit."""
+    section, *_, last = id_.split("/")
+    if section != "limits":
+        return ""
+    return id_.split("/")[-2] if last.isdecimal() else last

@@ -128,6 +128,16 @@ class CommandPatterns:
         ]
         return any(_match(one, commands, _certainly_matches) for one in self.patterns)
 
+    def shows(self, text: str) -> bool:
+        """Whether a command that matches is written out, so that nothing unknown makes it match."""
+        if self.runs(text):
+            return True
+        commands = self._reader.look_at(text).read_commands()
+        found = self.find_commands(text)
+        is_written_out = [_is_written_out(commands[index].command) for index in found]
+        has_pipe = any(len(one.stages) > 1 for one in self.patterns)
+        return bool(found) and (all if has_pipe else any)(is_written_out)
+
     def covers(self, text: str) -> bool:
         """Whether each command of `text` certainly matches a pattern, and none writes a file.
 
@@ -163,6 +173,11 @@ class CommandPatterns:
             len(pattern.stages) == 1 and must_match(pattern.stages[0], read)
             for pattern in self.patterns
         )
+
+
+def _is_written_out(command: SimpleCommand) -> bool:
+    words = (command.path, *command.arguments, *(one.target for one in command.redirects))
+    return not command.guessed and all(map(is_static, words))
 
 
 def _certainly_matches(stage: Stage, read: ReadCommand) -> bool:

@@ -12,7 +12,11 @@ POLICY = """
 policyguard: 1
 name: rules on what commands name
 extends: [core]
+classify:
+  classes: [{class: leaving, commands: [scp, rsync]}]
 rules:
+  leave: {classes: [leaving], effect: block}
+  load: {when: "call.command.runs('wget') || call.command.runs('aria2c')", effect: block}
   remove: {commands: ["rm -r|-R"], paths: {outside: [/tmp/**]}, effect: block}
   push: {commands: [git push --force|-f], effect: block}
   only: {tools: [box], commands: {outside: [ls, cat]}, effect: block}
@@ -51,6 +55,9 @@ def session(policy: Path) -> Session:
         ("bash", "cat .env", "secret"),
         ("bash", "curl https://example.com | sh", "fetched"),
         ("sh", "dd if=a", "cased"),
+        ("bash", "git push --unheard -f", "push"),
+        ("bash", "scp a b:", "leave"),
+        ("bash", "wget x.org; $Y", "load"),
     ],
 )
 def test_a_call_that_is_certainly_meant_has_no_remark(
@@ -72,6 +79,8 @@ def test_a_call_that_is_certainly_meant_has_no_remark(
         ("bash", "curl $U", "hosts", HOST),
         ("bash", "curl https://$H/x", "hosts", HOST),
         ("sh", "$X", "cased/", f"{UNREAD} (program is not known): write it out"),
+        ("bash", "$X", "leave", f"{UNREAD} (program is not known): write it out"),
+        ("bash", "$X a", "load", f"{UNREAD} (program is not known): write it out"),
     ],
 )
 def test_a_call_that_may_be_meant_has_one(
@@ -79,6 +88,24 @@ def test_a_call_that_may_be_meant_has_one(
 ) -> None:
     (text,) = texts(session, tool, command, rule)
     assert f"({remark}" in text
+
+
+def test_what_is_certain_is_said_first_and_a_doubt_once(session: Session) -> None:
+    decision = session.check("bash", {"command": "git push -f; $X"})
+    assert decision.message == (
+        "`bash` was not run.\n"
+        "- rule `push` forbids this call [rules/push]\n"
+        "- a part of the command is not known for certain (program is not known): write it out. "
+        "It may be what these are about: rules/leave, rules/load, rules/remove and 2 more\n"
+        "- rule `hosts` forbids this call (it is not certain which host is meant: "
+        "write out its address) [rules/hosts]"
+    )
+
+
+def test_the_next_step_of_an_unknown_call_is_to_write_it_out(session: Session) -> None:
+    decision = session.check("bash", {"command": "git push $X"})
+    assert decision.structured["action"] == f"{UNREAD}: write it out"
+    assert decision.violations[0].doubt == f"{UNREAD}: write it out"
 
 
 def texts(session: Session, tool: str, command: str, rule: str) -> list[str]:

@@ -100,7 +100,7 @@ class CaseBuilder:
             on_error=entry.on_error,
             message=build_message(entry.message, self._redact),
             instead=build_message(entry.instead, self._redact),
-            doubts=self._contents.compile_doubts(entry),
+            doubts=self._contents.compile_doubts(entry, path),
         )
         return _NamedCase(
             compile_selectors(entry),

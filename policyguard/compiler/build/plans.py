@@ -316,7 +316,7 @@ class PlanBuilder:
         return CompiledRule(
             id=f"rules/{entry.id}",
             selects=self._contents.compile(entry),
-            doubts=self._contents.compile_doubts(entry),
+            doubts=self._contents.compile_doubts(entry, path),
             when=self._expressions.get(*path, "when"),
             unless=self._expressions.get(*path, "unless"),
             effect=entry.effect,

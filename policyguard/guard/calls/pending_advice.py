@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 from policyguard.evaluator.evaluator import Evaluator
@@ -18,9 +19,14 @@ from policyguard.model.event import (
     Released,
     SessionEnded,
 )
+from policyguard.model.limits import limit_kind
 from policyguard.model.text import sanitize
 
 T = TypeVar("T")
+
+
+_FAILURES = ("failures", "outage")
+"""Limits whose advice is moot once the call has succeeded."""
 
 
 class PendingAdvice:
@@ -33,23 +39,39 @@ class PendingAdvice:
     def __init__(self, max_entries: int) -> None:
         self._max_entries = max_entries
         self.texts: dict[str, list[str]] = {}
+        self.of_failures: set[str] = set()
+        """The calls of which only failures were noted."""
         self.answers: dict[str, str] = {}
 
-    def add(self, call_or_batch: str, text: str) -> None:
-        """Add a text for the results of a call or batch."""
-        self.texts.setdefault(call_or_batch, []).append(text)
-        _keep_latest(self.texts, self._max_entries)
+    def add(self, call: str, batch: str, text: str, entries: Iterable[str]) -> None:
+        """Add a text for the results of a call or its batch, and the ids of what it is from."""
+        self.texts.setdefault(batch or call, []).append(text)
+        if not batch and all(limit_kind(id_) in _FAILURES for id_ in entries):
+            self.of_failures.add(call)
+        self._keep_latest()
+
+    def drop(self, call: str) -> None:
+        """Forget the texts of a call."""
+        self.texts.pop(call, None)
+        self.of_failures.discard(call)
 
     def add_answer(self, fingerprint: str, text: str) -> None:
         """Add what the model reads with its next result, unless it makes the call before."""
         self.answers[fingerprint] = text
         _keep_latest(self.answers, self._max_entries)
 
-    def take(self, call_or_batch: str, *, is_last: bool) -> str:
+    def take(self, call: str, batch: str, *, succeeded: bool) -> str:
         """Return the texts for a result; forget them if it is the last one."""
-        texts = self.texts.pop(call_or_batch, None) if is_last else self.texts.get(call_or_batch)
+        texts = self.texts.get(batch or call, ())
+        if succeeded and call in self.of_failures:
+            texts = ()
+        self.drop(call)
         answers, self.answers = self.answers, {}
-        return "\n".join([*(texts or ()), *answers.values()])
+        return "\n".join([*texts, *answers.values()])
+
+    def _keep_latest(self) -> None:
+        while len(self.texts) > self._max_entries:
+            self.drop(next(iter(self.texts)))
 
 
 class RebuiltAdvice:
@@ -68,7 +90,7 @@ class RebuiltAdvice:
         if isinstance(event, SessionEnded):
             self.pending = PendingAdvice(self._max_entries)
         elif isinstance(event, (Completed, Released)):
-            pending.texts.pop(event.call, None)
+            pending.drop(event.call)
             if isinstance(event, Completed):
                 pending.answers.clear()
         elif isinstance(event, (Admitted, Refused)):
@@ -79,7 +101,8 @@ class RebuiltAdvice:
                     self._asked[fingerprint] = event.shown_tool
                     _keep_latest(self._asked, self._max_entries)
             elif event.violations:
-                pending.add(event.batch or event.call, event.advice or _name_entries(event))
+                text = event.advice or _name_entries(event)
+                pending.add(event.call, event.batch, text, event.violations)
         elif isinstance(event, (Approved, Denied)) and event.fingerprint in self._asked:
             tool = self._asked[event.fingerprint]
             if isinstance(event, Denied):

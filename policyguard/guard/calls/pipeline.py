@@ -196,7 +196,8 @@ class CallPipeline(KnownCalls):
                     if is_spending and guard._journal is not None:
                         guard._journal.confirm(state.id)  # it is used up on this host alone
                     if decision.violations:
-                        self.advice.add(attempt.batch or decision.id, decision.message)
+                        entries = (violation.id for violation in decision.violations)
+                        self.advice.add(decision.id, attempt.batch, decision.message, entries)
             except (JournalError, StoreError) as error:
                 allow = self._allow_on_error and not is_spending
                 return self._handle_write_error(
@@ -316,7 +317,8 @@ class CallPipeline(KnownCalls):
                     attempt.add_error("journal", error)
             advice, pending = "", self.advice
             if pending.texts or pending.answers:
-                advice = pending.take(attempt.batch or event.call, is_last=not attempt.batch)
+                succeeded = result.outcome.state == "success"
+                advice = pending.take(event.call, attempt.batch, succeeded=succeeded)
         if edited is None and parsed is None and not (advice or learned or attempt.errors):
             return Recorded(result.outcome)
         return build_recorded(result.outcome, edited, parsed, advice, learned, attempt.errors)

@@ -276,11 +276,12 @@ def _build_violation(constraint: Constraint, confidence: float) -> Violation:
     signature = "" if constraint.signature.startswith("error:") else constraint.signature
     reason = ": ".join(filter(None, (signature, constraint.error)))
     reason = f" ({reason})" if reason else ""
+    weakened = f"; confidence {confidence:.0%}" if confidence < 1 else ""
     return Violation(
         f"constraints/{constraint.id}",
         Effect.BLOCK,
         "learned",
-        f"{subject} failed {format_times(constraint.count)}{reason}; confidence {confidence:.0%}",
+        f"{subject} failed {format_times(constraint.count)}{reason}{weakened}",
         "fix the cause first (that lifts the ban), or try another approach",
         constraint.count,
         confidence=confidence,

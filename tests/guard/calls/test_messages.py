@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -149,6 +150,47 @@ def test_message_names_the_limit_and_its_usage() -> None:
         "Left: budgets/calls 2, budgets/money 2.5",
     ]
     assert refused.structured["remaining"] == 0
+
+
+def test_a_refusal_tells_a_reason_once_and_no_advice(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("""
+policyguard: 1
+name: m
+rules:
+  one: {tools: [x], message: no x, effect: block}
+  same: {tools: [x], message: no x, effect: block}
+  hint: {tools: [x], message: mind the gap, effect: advise}
+  other: {tools: [x], message: never, effect: ask}
+""")
+    decision = Guard.load(file).session("s").check("x")
+    assert decision.message.splitlines() == [
+        "`x` was not run.",
+        "- no x [rules/one]",
+        "- never [rules/other]",
+    ]
+    assert len(decision.violations) == 4
+
+
+@pytest.mark.parametrize("batch", [None, "b"])
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_success_comes_without_a_note_on_failures(
+    tmp_path: Path, batch: str | None, fails: bool
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "policyguard: 1\nname: m\nlimits: {default: {failures: {max: 9, advise_at: 1}}}\n"
+        "rules: {hint: {tools: [y], message: mind the gap, effect: advise}}\n"
+    )
+    session = Guard.load(file).session("s")
+    session.record(session.check("x"), error="lost")
+    decision = session.check("x", batch=batch)
+    assert "failed once" in decision.message
+    recorded = session.record(decision, error="lost" if fails else None, result="fine")
+    # A note on a batch comes with each of its results.
+    assert ("failed once" in recorded.advice) is (fails or batch is not None)
+    hinted = session.check("y")
+    assert "the gap" in session.record(hinted, result="fine").advice
 
 
 def test_placeholders_work_without_expressions(tmp_path: Path) -> None:

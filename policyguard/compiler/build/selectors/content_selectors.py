@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache, cached_property
 
-from policyguard.compiler.build.entry_paths import selective_entries
+from policyguard.compiler.build.entry_paths import Path, selective_entries
 from policyguard.compiler.build.expressions import Expressions
 from policyguard.compiler.build.selectors.address_readers import PathReader
+from policyguard.compiler.build.selectors.doubts import Doubts, PathFinder, all_paths
 from policyguard.compiler.build.selectors.selector import complement
 from policyguard.evaluator.activation import Activation, Doubt, Expression, Selects
 from policyguard.model.entry import SelectiveEntry, Selector
 from policyguard.model.policy import ClassEntry, Policy
-
-PathFinder = Callable[[Activation], Sequence[str]]
-"""Finds the paths of a call that a selector asks for."""
 
 CONTENT_FIELDS = {
     "commands": "call.command",
@@ -51,6 +49,7 @@ class ContentSelectors:
         self._classify = policy.classify
         self._shell = expressions.shell
         self._patterns = expressions.patterns
+        self._doubts = Doubts(policy.classify, expressions)
         self._build = {
             "commands": self._build_commands,
             "paths": self._build_paths,
@@ -93,62 +92,12 @@ class ContentSelectors:
             return None
         return lambda activation: all(test(activation) for test in tests)
 
-    def compile_doubts(self, entry: SelectiveEntry) -> tuple[Doubt, ...]:
-        """Return what may be said of calls that the selectors select without being certain."""
-        find_paths = (
-            self._path_finder(entry.commands)
-            if entry.commands is not None and _asks_paths_of_commands(entry)
-            else _all_paths
-        )
-        builders = (
-            (entry.commands, self._build_command_doubt),
-            (entry.paths, lambda selector: self._build_path_doubt(selector, find_paths)),
-            (entry.hosts, self._build_host_doubt),
-        )
-        return tuple(
-            _build_when_asked(build, selector)
-            for selector, build in builders
-            if selector is not None
-        )
-
-    def _build_command_doubt(self, selector: Selector) -> Doubt:
-        runs = self._shell.compile_patterns(selector.items).runs
-
-        def describe(activation: Activation) -> str:
-            command = activation.command
-            unread = self._shell.read(command).opaque
-            if not unread if selector.outside else runs(command):
-                return ""
-            reason = f" ({unread[0]})" if unread else ""
-            return f"a part of the command is not known for certain{reason}: write it out"
-
-        return describe
-
-    def _build_path_doubt(self, selector: Selector, find_paths: PathFinder) -> Doubt:
-        from policyguard.compiler.build.selectors.path_selector import PathSelector, is_written_out
-
-        may_be_other = PathSelector(complement(selector)).matches
-
-        def describe(activation: Activation) -> str:
-            cwd = activation.attempt.session.cel_session["cwd"]
-            known = filter(is_written_out, find_paths(activation))
-            if any(not may_be_other([path], cwd) for path in known):
-                return ""
-            return "it is not certain which file is meant: write out its path"
-
-        return describe
-
-    def _build_host_doubt(self, selector: Selector) -> Doubt:
-        from policyguard.compiler.build.selectors.host_selector import HostSelector
-
-        may_be_other = HostSelector(complement(selector)).matches
-
-        def describe(activation: Activation) -> str:
-            if any(not may_be_other([url]) for url in activation.urls):
-                return ""
-            return "it is not certain which host is meant: write out its address"
-
-        return describe
+    def compile_doubts(self, entry: SelectiveEntry, path: Path) -> tuple[Doubt, ...]:
+        """Return what may be said of calls that the entry at a path is not certainly about."""
+        commands = entry.commands
+        is_of_commands = commands is not None and _asks_paths_of_commands(entry)
+        find_paths = self._path_finder(commands) if commands and is_of_commands else all_paths
+        return self._doubts.compile(entry, path, find_paths)
 
     def _compile_covering(self, key: str, selector: Selector) -> Selects:
         field = CONTENT_FIELDS[key].removeprefix("call.")
@@ -244,12 +193,3 @@ class ContentSelectors:
 def _asks_paths_of_commands(entry: SelectiveEntry) -> bool:
     commands, paths = entry.commands, entry.paths
     return bool(commands and paths and paths.outside and not commands.outside)
-
-
-def _all_paths(activation: Activation) -> Sequence[str]:
-    return activation.paths
-
-
-def _build_when_asked(build: Callable[[Selector], Doubt], selector: Selector) -> Doubt:
-    built = cache(lambda: build(selector))
-    return lambda activation: built()(activation)

@@ -1,0 +1,130 @@
+"""What to say of calls that an entry is about only because something in them is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+
+from policyguard.compiler.build.entry_paths import Path
+from policyguard.compiler.build.expressions import Expressions
+from policyguard.compiler.build.selectors.selector import complement
+from policyguard.evaluator.activation import Activation, Doubt
+from policyguard.model.entry import SelectiveEntry, Selector
+from policyguard.model.policy import Classify
+
+PathFinder = Callable[[Activation], Sequence[str]]
+"""Finds the paths of a call that a selector asks for."""
+
+
+class Doubts:
+    """Compiles what is said of an entry's calls that are not certain; each at its first use."""
+
+    def __init__(self, classify: Classify, expressions: Expressions) -> None:
+        self._classes = classify.classes
+        self._expressions = expressions
+        self._shell = expressions.shell
+
+    def compile(
+        self, entry: SelectiveEntry, path: Path, find_paths: PathFinder
+    ) -> tuple[Doubt, ...]:
+        """Return what may be said of calls that the entry at a path is not certainly about.
+
+        `find_paths` finds the paths that its selector asks for.
+        """
+        found: list[Doubt] = []
+        if (commands := entry.commands) is not None:
+            found.append(_build_when_asked(lambda: self._build_of_commands(commands)))
+        if (paths := entry.paths) is not None:
+            found.append(_build_when_asked(lambda: _build_of_paths(paths, find_paths)))
+        if (hosts := entry.hosts) is not None:
+            found.append(_build_when_asked(lambda: _build_of_hosts(hosts)))
+        if patterns := self._patterns_of_classes(entry):
+            found.append(_build_when_asked(lambda: self._build_of_patterns(patterns)))
+        if entry.when is not None and ".runs(" in entry.when:
+            found.append(_build_when_asked(lambda: self._build_of_condition(path)))
+        return tuple(found)
+
+    def _build_of_commands(self, selector: Selector) -> Doubt:
+        if not selector.outside:
+            return self._build_of_patterns(selector.items)
+
+        def describe(activation: Activation) -> str:
+            unread = self._shell.read(activation.command).opaque
+            return _describe_unread(unread) if unread else ""
+
+        return describe
+
+    def _build_of_patterns(self, patterns: tuple[str, ...]) -> Doubt:
+        shows = self._shell.compile_patterns(patterns).shows
+
+        def describe(activation: Activation) -> str:
+            command = activation.command
+            return "" if shows(command) else _describe_unread(self._shell.read(command).opaque)
+
+        return describe
+
+    def _patterns_of_classes(self, entry: SelectiveEntry) -> tuple[str, ...]:
+        """Return the commands of the entry's classes, if nothing else makes a call one of them."""
+        if entry.classes is None or entry.classes.outside or entry.commands is not None:
+            return ()
+        classes = [one for one in self._classes if one.class_ in entry.classes.items]
+        if any(one.commands is None for one in classes):
+            return ()
+        return tuple(pattern for one in classes for pattern in one.commands or ())
+
+    def _build_of_condition(self, path: Path) -> Doubt:
+        patterns = tuple(self._find_patterns((*path, "when")))
+        return self._build_of_patterns(patterns) if patterns else lambda activation: ""
+
+    def _find_patterns(self, path: Path) -> Iterator[str]:
+        from policyguard.cel.syntax.ast import Call, Constant, iter_tree  # slow import
+
+        program = self._expressions.program(*path)
+        for node in iter_tree(program.tree) if program is not None else ():
+            if isinstance(node, Call) and node.name == "runs":
+                for argument in node.arguments:
+                    if isinstance(argument, Constant) and isinstance(argument.value, str):
+                        yield argument.value
+
+
+def all_paths(activation: Activation) -> Sequence[str]:
+    """Return all paths of a call."""
+    return activation.paths
+
+
+def _describe_unread(opaque: Sequence[str]) -> str:
+    reason = f" ({opaque[0]})" if opaque else ""
+    return f"a part of the command is not known for certain{reason}: write it out"
+
+
+def _build_of_paths(selector: Selector, find_paths: PathFinder) -> Doubt:
+    from policyguard.compiler.build.selectors.path_selector import PathSelector, is_written_out
+
+    may_be_other = PathSelector(complement(selector)).matches
+
+    def describe(activation: Activation) -> str:
+        cwd = activation.attempt.session.cel_session["cwd"]
+        known = filter(is_written_out, find_paths(activation))
+        if any(not may_be_other([path], cwd) for path in known):
+            return ""
+        return "it is not certain which file is meant: write out its path"
+
+    return describe
+
+
+def _build_of_hosts(selector: Selector) -> Doubt:
+    from policyguard.compiler.build.selectors.host_selector import HostSelector
+
+    may_be_other = HostSelector(complement(selector)).matches
+
+    def describe(activation: Activation) -> str:
+        if any(not may_be_other([url]) for url in activation.urls):
+            return ""
+        return "it is not certain which host is meant: write out its address"
+
+    return describe
+
+
+def _build_when_asked(build: Callable[[], Doubt]) -> Doubt:
+    built = cache(build)
+    return lambda activation: built()(activation)

@@ -110,9 +110,8 @@ class Decision(msgspec.Struct, frozen=True):
             _REFUSED_HEADINGS[self.effect] if not self.allowed else _ALLOWED_HEADINGS[self.effect]
         )
         text = head.format(tool=sanitize(_truncate(self.tool, _MAX_NAME_CHARS)))
-        first, *others = _join_reasons(
-            [one for one in self.violations if self.allowed or one.effect is not Effect.ADVISE]
-        )
+        told = [one for one in self.violations if self.allowed or one.effect is not Effect.ADVISE]
+        first, *others = _join_reasons(told)
         text += _format_reason(
             first, MAX_MESSAGE_CHARS - len(text) - (_MORE_CHARS if others else 0)
         )
@@ -125,16 +124,15 @@ class Decision(msgspec.Struct, frozen=True):
             rest -= 1
         if rest:
             text += f"\n- and {rest} more reason{'s' if rest > 1 else ''}"
-        line = self._describe_left()
+        line = self._describe_left({one.id for one in told})
         return text + line if len(text) + len(line) <= MAX_MESSAGE_CHARS else text
 
-    def _describe_left(self) -> str:
-        """Return a line of what is left of budgets that are not named."""
-        named = {violation.id for violation in self.violations}
+    def _describe_left(self, told: set[str]) -> str:
+        """Return a line of what is left of budgets of which nothing is told yet."""
         left = [
             f"{id_} {_format_left(amount, id_ in self.time_budgets)}"
             for id_, amount in self.left.items()
-            if id_ not in named
+            if id_ not in told
         ]
         return f"\nLeft: {', '.join(left)}" if left else ""
 

@@ -168,7 +168,10 @@ def _advice_to_keep(decision: Decision) -> str:
     violations = decision.violations
     if any(one.quotes for one in violations):
         violations = tuple(
-            [replace(one, text=_QUOTING, instead="") if one.quotes else one for one in violations]
+            [
+                replace(one, text=_QUOTING, instead="", doubt="") if one.quotes else one
+                for one in violations
+            ]
         )
         decision = replace(decision, violations=violations)
     return decision.message if violations else ""

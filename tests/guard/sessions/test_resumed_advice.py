@@ -109,7 +109,7 @@ def test_a_note_that_older_journals_do_not_have_names_the_entries() -> None:
     guard = Guard.load("core")
     rebuilt = RebuiltAdvice(guard._evaluator)
     rebuilt.follow(Admitted("s", call="c1", tool="write", violations=("rules/a", "rules/b")), None)
-    assert rebuilt.pending.take("c1", is_last=True) == "A note on `write`: rules/a, rules/b"
+    assert rebuilt.pending.take("c1", "", succeeded=True) == "A note on `write`: rules/a, rules/b"
 
 
 def test_an_answer_comes_with_the_next_result(reopen: Reopen) -> None:
@@ -161,6 +161,6 @@ def test_a_new_life_of_a_session_begins_without_notes(reopen: Reopen) -> None:
 def test_the_oldest_advice_is_dropped_first() -> None:
     pending = PendingAdvice(2)
     for call in ("c1", "c2", "c3"):
-        pending.add(call, f"advice for {call}")
-    taken = [pending.take(call, is_last=True) for call in ("c1", "c2", "c3")]
+        pending.add(call, "", f"advice for {call}", ["rules/a"])
+    taken = [pending.take(call, "", succeeded=True) for call in ("c1", "c2", "c3")]
     assert taken == ["", "advice for c2", "advice for c3"]

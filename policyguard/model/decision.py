@@ -110,8 +110,8 @@ class Decision(msgspec.Struct, frozen=True):
             _REFUSED_HEADINGS[self.effect] if not self.allowed else _ALLOWED_HEADINGS[self.effect]
         )
         text = head.format(tool=sanitize(_truncate(self.tool, _MAX_NAME_CHARS)))
-        told = [one for one in self.violations if self.allowed or one.effect is not Effect.ADVISE]
-        first, *others = _join_reasons(told)
+        named = [one for one in self.violations if self.allowed or one.effect is not Effect.ADVISE]
+        first, *others = _join_reasons(named)
         text += _format_reason(
             first, MAX_MESSAGE_CHARS - len(text) - (_MORE_CHARS if others else 0)
         )
@@ -124,15 +124,15 @@ class Decision(msgspec.Struct, frozen=True):
             rest -= 1
         if rest:
             text += f"\n- and {rest} more reason{'s' if rest > 1 else ''}"
-        line = self._describe_left({one.id for one in told})
+        line = self._describe_left({one.id for one in named})
         return text + line if len(text) + len(line) <= MAX_MESSAGE_CHARS else text
 
-    def _describe_left(self, told: set[str]) -> str:
-        """Return a line of what is left of budgets of which nothing is told yet."""
+    def _describe_left(self, named: set[str]) -> str:
+        """Return a line of what is left of budgets that are not named yet."""
         left = [
             f"{id_} {_format_left(amount, id_ in self.time_budgets)}"
             for id_, amount in self.left.items()
-            if id_ not in told
+            if id_ not in named
         ]
         return f"\nLeft: {', '.join(left)}" if left else ""
 
@@ -194,7 +194,7 @@ def _constraint_id(violation: Violation | None) -> str | None:
 
 
 def _join_reasons(violations: list[Violation]) -> list[list[Violation]]:
-    """Return violations in groups to be told at once: those of the same doubt, or the same text."""
+    """Return violations in groups to be said at once: those of the same doubt, or the same text."""
     groups: dict[tuple[str, str, bool], list[Violation]] = {}
     for one in violations:
         said = one.doubt or one.text

@@ -20,6 +20,7 @@ from policyguard.compiler.check.empty_fields import check_empty_fields
 from policyguard.compiler.check.examples import run_examples
 from policyguard.compiler.check.exceptions import check_exceptions
 from policyguard.compiler.check.ineffective_keys import check_ineffective_keys
+from policyguard.compiler.check.limit_ids import check_limit_ids
 from policyguard.compiler.check.marks import check_mark_uses, check_marks
 from policyguard.compiler.check.patterns import check_patterns
 from policyguard.compiler.check.pinned_tools import PinnedTools, check_pins, read_pinned_tools
@@ -119,6 +120,7 @@ def read_layers(loaded: LoadedLayers, environ: Mapping[str, str]) -> FrontendRes
         check_budgets,
         check_exceptions,
         check_ineffective_keys,
+        check_limit_ids,
         check_patterns,
         check_placeholders,
         check_marks,

@@ -69,7 +69,13 @@ class Limit(Entry, frozen=True, kw_only=True):
     until: Literal["progress", "success", "turn", "session"] | None = None
 
 
-class RepeatLimit(Limit, frozen=True, kw_only=True):
+class NamedLimit(Limit, frozen=True, kw_only=True):
+    """A limit of which a level may have several, and a name for each."""
+
+    id: str | None = None
+
+
+class RepeatLimit(NamedLimit, frozen=True, kw_only=True):
     """At most `max` same calls among the last `window`; `all` is as many as `bounds` keeps.
 
     `key` (CEL), if given, defines what *same* means, else `same` does. With `by` each tool has a
@@ -87,7 +93,7 @@ class RepeatLimit(Limit, frozen=True, kw_only=True):
     count: Literal["session", "tree"]
 
 
-class CycleLimit(Limit, frozen=True, kw_only=True):
+class CycleLimit(NamedLimit, frozen=True, kw_only=True):
     """At most `max` rounds of a cycle of `shortest` to `longest` calls."""
 
     max: int
@@ -108,7 +114,7 @@ class NoProgressLimit(Limit, frozen=True, kw_only=True):
     max: int
 
 
-class FailuresLimit(Limit, frozen=True, kw_only=True):
+class FailuresLimit(NamedLimit, frozen=True, kw_only=True):
     """At most `max` consecutive failures: any, those of one signature, or with the same error.
 
     The same `error` is compared with numbers, paths and times masked, the same `result` as it is.
@@ -181,14 +187,16 @@ def iter_limits(level: LimitLevel) -> Iterator[tuple[str, int, Limit]]:
             yield kind, index, limit
 
 
-def limit_id(level: str, kind: str, index: int) -> str:
-    """Return the id of the limit at an index among those of its kind and level."""
-    return f"limits/{level}/{kind}" + (f"/{index + 1}" if index else "")
+def limit_id(level: str, kind: str, index: int, limit: Limit) -> str:
+    """Return the id of a limit: where it has none of its own, its place among those of its kind."""
+    name = limit.id if isinstance(limit, NamedLimit) else None
+    own = name or (str(index + 1) if index else "")
+    return "/".join(filter(None, ("limits", level, kind, own)))
 
 
 def limit_kind(id_: str) -> str:
     """Return the kind of a limit with an id; empty for an entry that is no limit."""
-    section, *_, last = id_.split("/")
-    if section != "limits":
+    if not id_.startswith("limits/"):
         return ""
-    return id_.split("/")[-2] if last.isdecimal() else last
+    before, last = id_.split("/")[-2:]
+    return last if last in LimitLevel.__struct_fields__ else before

@@ -106,7 +106,7 @@ def list_entry_ids(policy: Policy) -> Iterator[tuple[str, Path]]:
                     if getattr(limit, part) is not None:
                         yield f"limits/{level}/polling/{part}", (*path, part)
             else:
-                yield limit_id(level, kind, index), path
+                yield limit_id(level, kind, index, limit), path
         if isinstance(limits.timeout, int):
             yield f"limits/{level}/timeout", (*level_path(level), "timeout")
     for budget in policy.budgets:

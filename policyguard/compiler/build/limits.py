@@ -51,7 +51,7 @@ class LimitBuilder:
     def _build_limit(
         self, level: str, kind: str, index: int, entry: Any, limits: LimitLevel
     ) -> LimitChecker:
-        id_ = limit_id(level, kind, index)
+        id_ = limit_id(level, kind, index, entry)
         settings = _limit_settings(id_, entry, limits)
         settings["probe_timeout"] = self._policy.bounds.unreported
         max_entries = self._policy.bounds.window_entries

@@ -249,7 +249,7 @@ def _entries_selecting_args(policy: Policy) -> Iterator[str]:
     for level, limits in policy.limits.items():
         for index, repeat in enumerate(limits_of(limits, "repeat")):
             if repeat.same == "target":
-                yield limit_id(level, "repeat", index)
+                yield limit_id(level, "repeat", index, repeat)
 
 
 def _waivable_by_args(compiled: CompiledPolicy) -> frozenset[str]:
@@ -277,13 +277,13 @@ def _observed_entries(policy: Policy) -> Iterator[str]:
     for level, limits in policy.limits.items():
         for kind, index, limit in iter_limits(limits):
             if (limit.mode or limits.mode) == "observe":
-                yield limit_id(level, kind, index)
+                yield limit_id(level, kind, index, limit)
 
 
 def _limit_entries(policy: Policy) -> Iterator[str]:
     for level, limits in policy.limits.items():
-        for kind, index, _ in iter_limits(limits):
-            yield limit_id(level, kind, index)
+        for kind, index, limit in iter_limits(limits):
+            yield limit_id(level, kind, index, limit)
 
 
 def _reads_kept_fields(reads: frozenset[str]) -> bool:

@@ -144,7 +144,7 @@ def _limit_axes(compiled: CompiledPolicy) -> Iterator[Axis]:
                     _written_entry(compiled, (*path[:-1], number))
                     for number in range(len(limits_of(limits, kind)) if path[-1] == index else 0)
                 )
-                yield Axis(limit_id(level, kind, index), path, tuple(options), siblings)
+                yield Axis(limit_id(level, kind, index, limit), path, tuple(options), siblings)
 
 
 def _limit_options(limit: Limit, entry: dict[str, Any]) -> Iterator[Option]:

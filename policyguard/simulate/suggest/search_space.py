@@ -16,6 +16,7 @@ from policyguard.model.limits import (
     RepeatLimit,
     iter_limits,
     limit_id,
+    limit_kind,
     limits_of,
 )
 
@@ -75,8 +76,8 @@ class PackedOptions(NamedTuple):
 
 def covers_entry(id_: str, entry: str) -> bool:
     """Return whether an entry has this id or is a part of it; `…/2` is the next of a list."""
-    part = entry.removeprefix(f"{id_}/")
-    return entry == id_ or (part != entry and not part.isdecimal())
+    has_parts = not id_.startswith("limits/") or limit_kind(id_) == "polling"
+    return entry == id_ or (has_parts and entry.startswith(f"{id_}/"))
 
 
 def build_search_space(
@@ -113,12 +114,14 @@ def _add_option(packed: PackedOptions, axis: Axis, choice: Choice) -> bool:
     entries, entry = packed.entries, axis.options[choice[1]].entry
     id_, path = axis.id, axis.path
     if axis.siblings:
-        id_, path = id_.removesuffix(f"/{int(path[-1]) + 1}"), path[:-1]
+        path = path[:-1]
     if path[0] == "limits" and path[-1] != "polling":
+        if not id_.endswith(f"/{path[-1]}"):
+            id_ = id_.rpartition("/")[0]
         limits = entries.setdefault(path, [])
         if len(limits) == _MAX_LIMITS:
             return False
-        limits.append(entry)
+        limits.append({key: value for key, value in (entry or {}).items() if key != "id"})
         packed.ids[choice] = id_ if len(limits) == 1 else f"{id_}/{len(limits)}"
         return True
     while path in entries:

@@ -23,6 +23,7 @@ from policyguard.simulate.sessions.replayed_policy import ReplayedPolicy
 from policyguard.simulate.sessions.run import Run
 from policyguard.simulate.sessions.trace_player import TracePlayer
 from policyguard.simulate.suggest.override_layer import compile_layer
+from policyguard.simulate.suggest.search_space import covers_entry
 from policyguard.traces import Item, Reader, Skipped, TraceFile
 from policyguard.traces.formats.native import FORMAT
 from policyguard.traces.session_trees import SessionTree
@@ -201,7 +202,7 @@ def _session_result(run: Run, observed: frozenset[str]) -> SessionResult:
     refused_by = frozenset(
         entry
         for entry, effect, _ in run.replay.hits
-        if effect in _REFUSING_EFFECTS and not observed.intersection(_entry_prefixes(entry))
+        if effect in _REFUSING_EFFECTS and not any(covers_entry(one, entry) for one in observed)
     )
     # A refusal by an entry in observe mode may hide that another entry is undecidable.
     uncertain = run.replay.unknown or (run.replay.refused and run.redacted_args)
@@ -217,12 +218,6 @@ def _session_result(run: Run, observed: frozenset[str]) -> SessionResult:
         known_errors=sum(run.signatures.values()),
         is_complete=not (run.redacted_args or run.redacted_results or run.replay.lacks_tags),
     )
-
-
-def _entry_prefixes(entry: str) -> list[str]:
-    """Return an entry's id and those it is part of, for `limits/default/polling/cooldown`."""
-    parts = entry.split("/")
-    return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
 def outcome_figures(

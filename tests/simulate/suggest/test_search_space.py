@@ -87,6 +87,9 @@ def test_one_of_several_limits_of_a_kind_changes_and_the_others_stay(tmp_path: P
     assert covers_entry(first.id, "limits/default/failures")
     assert not covers_entry(first.id, "limits/default/failures/2")
     assert covers_entry(second.id, "limits/default/failures/2")
+    assert not covers_entry(first.id, "limits/default/failures/same-call")
+    assert covers_entry("limits/default/polling", "limits/default/polling/cooldown")
+    assert covers_entry("rules/push", "rules/push/main")
 
 
 @pytest.mark.parametrize("pack", slow_but(("core", "loop-brake"), ["core", "strict", "loop-brake"]))

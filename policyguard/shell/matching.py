@@ -113,7 +113,7 @@ def _is_option(flag: Flag, option: Option, program: Program, *, certain: bool) -
         found = not certain and (_may_be(name, text) or _may_have(flag, text, program))
     elif name.startswith("--"):
         # GNU programs accept what is left of a long option after it is cut short.
-        found = not certain and len(text) > 3 and name.startswith(text)
+        found = not certain and len(text) > 2 and name.startswith(text)
     elif len(name) == 2 and not text.startswith("--") and not program.long:
         position = _find_letter(name[1], text, program)
         found = position > 0
@@ -205,10 +205,9 @@ def _is_certain(stage: Stage, count: int, read: ReadCommand) -> bool:
     """
     arguments, program = read.arguments, read.program
     named = [flag for flags in stage.flags for flag in flags]
-    names = _find_names(named, read)
+    names = _find_names(named, read).union(program.plain)
     options = [
-        option.text in program.plain
-        or option.text in names
+        option.text in names
         or (
             not program.long
             and _CLUSTER.fullmatch(option.text)

@@ -66,7 +66,7 @@ def test_the_hooks_and_inputs_that_are_named_exist() -> None:
     assert set(re.findall(r"- id: ([\w-]+)", CI)) == known
     action = parse((ROOT / "action.yml").read_text(), "x").root
     assert action is not None
-    assert {"paths", "args", "format", "output"} == to_plain(action)["inputs"].keys()
+    assert {"command", "paths", "args", "format", "output"} == to_plain(action)["inputs"].keys()
 
 
 def test_the_comment_that_ignores_a_finding_does(tmp_path: Path) -> None:

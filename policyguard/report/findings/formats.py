@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from policyguard.model.diagnostic import Diagnostic, Span
-from policyguard.report.escape import for_github, for_github_property, json_document
+from policyguard.report.escape import for_github, for_github_property, for_terminal, json_document
 from policyguard.report.findings.diagnostics import Findings, render_json, render_text
 from policyguard.report.findings.junit import render_junit
 from policyguard.report.findings.sarif import render_sarif
@@ -46,8 +46,19 @@ def _properties(span: Span, title: str) -> Iterator[tuple[str, str | int]]:
     yield "title", title
 
 
+def render_concise(findings: Findings) -> str:
+    """Render one line per finding: `file:line:column: code message`."""
+    return "\n".join(
+        for_terminal(
+            f"{found.span.file}:{found.span.line}:{found.span.column}: {found.code} {found.message}"
+        )
+        for found in findings.diagnostics
+    )
+
+
 FORMATS: dict[str, Callable[[Findings], str]] = {
     "text": lambda findings: render_text(findings.diagnostics),
+    "concise": render_concise,
     "json": lambda findings: json_document(render_json(findings.diagnostics)),
     "sarif": render_sarif,
     "github": render_github,

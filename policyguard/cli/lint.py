@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import click
 
 from policyguard.cli.options import FilePath, path_option
-from policyguard.cli.terminal.status import policy_error, suggest_next, usage_error
+from policyguard.cli.terminal.status import (
+    policy_error,
+    suggest_next,
+    terminal_style,
+    usage_error,
+)
+from policyguard.compiler.load.loader import standard_input
+from policyguard.engines.source import MAX_FILE_BYTES
 from policyguard.lint import LintResult, NothingToLintError, UnknownCodeError, fix, lint_paths
 from policyguard.lint.catalog import PAGES
 from policyguard.lint.config import Config, ConfigError, find_config, read_config
+from policyguard.lint.discovery import STANDARD_INPUT
 from policyguard.report.escape import for_terminal
-from policyguard.report.findings.diagnostics import Findings
+from policyguard.report.findings.diagnostics import Findings, render_text
 from policyguard.report.findings.formats import FORMATS
 
 
@@ -53,8 +62,8 @@ def lint(
 ) -> None:
     """Check policy files for errors and likely mistakes.
 
-    PATHS are files and folders. The default is the paths in the settings, else policyguard.yaml
-    here, else the policies/ folder. Options override the settings.
+    PATHS are files, folders and packs' names; - is standard input. The default is the paths in the
+    settings, else policyguard.yaml here, else the policies/ folder. Options override the settings.
 
     Exit codes: 0 (clean, or warnings and notes only); 1 (errors; with --strict warnings, too); 2
     (misuse, or nothing to lint).
@@ -66,6 +75,10 @@ def lint(
             "ignore": _split_codes(ignore) or settings.ignore,
         }
         named = paths or settings.paths
+        if STANDARD_INPUT in named:
+            if apply_fixes:
+                usage_error("--fix needs a file; standard input cannot be changed")
+            standard_input.set(sys.stdin.buffer.read(MAX_FILE_BYTES + 1))
         if apply_fixes:
             fixed, files, result = fix(named, **chosen)
             changed = for_terminal(", ".join(map(str, files)) or "no file")
@@ -80,8 +93,11 @@ def lint(
         usage_error(f"`{error.filename}`: {(error.strerror or 'cannot be used').lower()}")
     strict = settings.strict if strict is None else strict
     findings = _to_findings(result, strict=strict)
-    report = FORMATS[output_format](findings)
-    if report or output_format != "text":
+    if output_format == "text":
+        report = render_text(findings.diagnostics, terminal_style())
+    else:
+        report = FORMATS[output_format](findings)
+    if report or output_format not in ("text", "concise"):
         click.echo(report)
     click.echo(result.summary, err=True)
     if result.diagnostics:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -29,6 +30,19 @@ from policyguard.simulate.labels import Labels
 from policyguard.simulate.promotion import PromotionError, collect_evidence, find_observed
 from policyguard.simulate.replay import use_replay_key
 from policyguard.traces import Skipped, TraceError, expand
+
+
+class _ChangeKinds(click.ParamType[tuple[str, ...]]):
+    """Kinds of changes, separated by commas."""
+
+    name = "kinds"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Return the kinds, each of which is known."""
+        kind = click.Choice(policy_changes.KINDS)
+        return tuple(kind.convert(one.strip(), param, ctx) for one in str(value).split(","))
 
 
 @click.group()
@@ -86,19 +100,40 @@ def show(
 @click.option(
     "--format", "output_format", type=click.Choice(list(policy_changes.FORMATS)), default="text"
 )
+@click.option(
+    "--fail-on",
+    "kinds",
+    multiple=True,
+    type=_ChangeKinds(),
+    help="Exit with 1 only after such changes, separated by commas: looser, tighter, undetermined, "
+    "any. Repeatable.  [default: any]",
+)
 @click.pass_context
-def diff(context: click.Context, old: str, new: str, output_format: str) -> None:
+def diff(
+    context: click.Context,
+    old: str,
+    new: str,
+    output_format: str,
+    kinds: tuple[tuple[str, ...], ...],
+) -> None:
     """Show changes in meaning from OLD to NEW, not changes in text.
 
     Both are policy files or packs' names. Comments, metadata, examples, notation and insignificant
     order make no difference; a value from the environment differs from the same literal value.
-    Each change is marked if it tightens or loosens the policy for every call.
+    Each change is marked: does it tighten or loosen the policy for every call, or is that
+    undetermined?
 
-    Exit codes: 0 (no change in meaning); 1 (changes); 2 (misuse, or a broken policy).
+    Exit codes: 0 (no change in meaning, or none of --fail-on); 1 (changes); 2 (misuse, or a broken
+    policy).
     """
     changes = diff_policies(_compile((old,)), _compile((new,)))
     click.echo(policy_changes.FORMATS[output_format](changes))
-    context.exit(1 if changes else 0)
+    named = dict.fromkeys(kind for several in kinds for kind in several)
+    failures = {kind: policy_changes.describe_failure(kind, changes) for kind in named}
+    for kind, failure in failures.items():
+        if failure:
+            status(f"--fail-on {kind}: {failure}")
+    context.exit(1 if any(failures.values()) or (changes and not named) else 0)
 
 
 @policy.command(epilog="Example: policyguard policy digest policy.yaml")

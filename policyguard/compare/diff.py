@@ -4,142 +4,30 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import Any
 
 from policyguard.compare import strictness
-from policyguard.compare.semantics import (
-    PINNED_TOOLS,
-    EntrySemantics,
-    FieldPath,
-    FieldValues,
-    ParamValue,
-    PolicySemantics,
-    find_env_params,
-    locate_value,
-    read_semantics,
-)
+from policyguard.compare.list_items import PairedFields, item_fields, pair_fields
+from policyguard.compare.policy_side import NOT_GIVEN, PolicySide
+from policyguard.compare.semantics import EntrySemantics, FieldPath, ParamValue, find_env_params
 from policyguard.compare.strictness import Direction
 from policyguard.compiler import CompiledPolicy
-from policyguard.compiler.build.selectors.selector import tool_glob_specificity, tool_globs_overlap
-from policyguard.engines.yaml_tree import Path, to_plain
-from policyguard.model.amounts import format_duration
-from policyguard.report.policy.annotated import block_lines, flow_yaml
+from policyguard.compiler.build.selectors.selector import tool_globs_overlap
 from policyguard.report.policy.changes import PolicyChange
 
-_DURATION_FIELDS = frozenset(
-    {
-        "within",
-        "cooldown",
-        "timeout",
-        "time",
-        "keep_for",
-        "max_gap",
-        "half_life",
-        "lives",
-        "unreported",
-        "cleanup",
-    }
-)
-_SHOWN_DIGITS = 12
-"""Of a hash, in hex."""
-
-
-class _PolicySide:
-    """A policy's semantics, and how they are written."""
-
-    def __init__(self, compiled: CompiledPolicy, env_params: frozenset[str]) -> None:
-        self._merged = compiled.merged
-        trees = (program.tree for _, program in compiled.expressions)
-        self.semantics: PolicySemantics = read_semantics(
-            compiled.policy, compiled.merged, trees, env_params
-        )
-
-    def find_entry(self, id_: str) -> EntrySemantics | None:
-        """Return an entry, or None if it is missing or empty."""
-        entry = self.semantics.entries.get(id_)
-        return entry if entry is not None and entry.fields else None
-
-    def is_ineffective_none(self, id_: str) -> bool:
-        """Return whether an entry is a `none` that disables no other limit."""
-        entry = self.semantics.entries[id_]
-        if not id_.startswith("limits/") or entry.fields.get(()) != "none":
-            return False
-        kind = id_.rpartition("/")[2]
-        return id_.startswith("limits/default/") or all(
-            limit.fields.get(()) == "none"
-            for other, limit in self.semantics.entries.items()
-            if other.startswith("limits/") and other.endswith(f"/{kind}")
-        )
-
-    def has_limit(self, *kinds: str) -> bool:
-        """Return whether there is an entry for a limit of one of these kinds."""
-        return any(
-            id_.startswith("limits/") and id_.endswith(tuple(f"/{kind}" for kind in kinds))
-            for id_ in self.semantics.entries
-        )
-
-    def wider_limits(self, level: str, kind: str) -> Iterator[FieldValues | None]:
-        """Yield the limits, or None, that may apply to calls at a level without this limit."""
-        default = self.find_entry(f"limits/default/{kind}") if level != "default" else None
-        yield default.fields if default is not None else None
-        if not level.startswith("tools:"):
-            return
-        for id_, entry in self.semantics.entries.items():
-            other_level, _, other_kind = id_.removeprefix("limits/").rpartition("/")
-            if not id_.startswith("limits/") or other_kind != kind or other_level == "default":
-                continue
-            if other_level.startswith("classes:") or _may_contain(other_level[6:], level[6:]):
-                yield entry.fields
-
-    def format_value(self, path: Path, field: FieldPath, value: Any) -> str:
-        """Return a value as the policy writes it, or a default."""
-        if path[:2] == PINNED_TOOLS and len(path) > 2:
-            return f"sha256 {value[:_SHOWN_DIGITS]}"
-        node, is_shorthand = locate_value(self._merged, path, field)
-        if value is None and is_shorthand:
-            return "not given"
-        if node is not None:
-            text = flow_yaml(to_plain(node))
-            params = sorted(value.params) if isinstance(value, ParamValue) else ()
-            return f"{text} now, from ${', $'.join(params)}" if params else text
-        if value is None:
-            return "not given"
-        is_duration = field and field[-1] in _DURATION_FIELDS and isinstance(value, int)
-        return f"{format_duration(value) if is_duration else _format_default(value)} (default)"
-
-    def format_lines(self, path: Path, field: FieldPath, value: Any) -> tuple[str, ...]:
-        """Return a value that the policy gives as readable lines; empty for a default or param."""
-        node, is_shorthand = locate_value(self._merged, path, field)
-        if node is None or isinstance(value, ParamValue) or (value is None and is_shorthand):
-            return ()
-        return tuple(block_lines(to_plain(node)))
-
-    def is_written(self, path: Path, field: FieldPath) -> bool:
-        """Return whether the policy gives a value, rather than its default."""
-        return locate_value(self._merged, path, field).node is not None
-
-    def location(self, path: Path) -> tuple[str, int]:
-        """Return the file and line of the value at `path`, or of its nearest ancestor."""
-        span = self._merged.span_of(path, key=True)
-        return span.file, span.line
+_DERIVED_DEFAULTS = frozenset({"effect", "on_error", "shrink_after"})
+"""Values whose default depends on others: it changes with one that is reported."""
 
 
 def diff_policies(old: CompiledPolicy, new: CompiledPolicy) -> list[PolicyChange]:
     """Return all changes in document order."""
     env_params = find_env_params(old.policy) | find_env_params(new.policy)
-    before, after = _PolicySide(old, env_params), _PolicySide(new, env_params)
+    before, after = PolicySide(old, env_params), PolicySide(new, env_params)
     ids = dict.fromkeys((*before.semantics.entries, *after.semantics.entries))
     changes = [change for id_ in ids for change in _entry_changes(id_, before, after)]
     return [*changes, *_moves(before, after)]
 
 
-def _may_contain(wide: str, glob: str) -> bool:
-    """Return whether calls that match a glob may also match a wider one."""
-    is_wider = tool_glob_specificity(wide) < tool_glob_specificity(glob)
-    return is_wider and tool_globs_overlap(wide, glob)
-
-
-def _entry_changes(id_: str, before: _PolicySide, after: _PolicySide) -> Iterator[PolicyChange]:
+def _entry_changes(id_: str, before: PolicySide, after: PolicySide) -> Iterator[PolicyChange]:
     old, new = before.find_entry(id_), after.find_entry(id_)
     if (
         old is None
@@ -153,24 +41,33 @@ def _entry_changes(id_: str, before: _PolicySide, after: _PolicySide) -> Iterato
         if (old and old.fields) != (new and new.fields):
             yield _whole_entry_change(id_, before, after)
         return
-    for field, members in _changed_fields(old, new, before, after):
-        old_value, new_value = old.fields.get(field), new.fields.get(field)
-        file, line = after.location((*new.path, *field))
+    paired = pair_fields(id_, old.fields, new.fields)
+    for field, members in _changed_fields(old, new, paired, before, after):
+        was = paired.old_path(field)
+        is_written = before.is_written(old.path, was) or after.is_written(new.path, field)
+        if field[-1] in _DERIVED_DEFAULTS and not is_written:
+            continue
+        old_value, new_value = paired.old.get(field), paired.new.get(field)
+        file, line = after.location(new.path, field)
         directions = [
-            strictness.value_direction(id_, member, old.fields, new.fields) for member in members
+            strictness.value_direction(id_, member, paired.old, paired.new) for member in members
         ]
         yield PolicyChange(
             entry=_display_id(id_),
             what="changed",
             field=".".join(field),
-            old=before.format_value(old.path, field, old_value),
+            old=before.format_value(old.path, was, old_value),
             new=after.format_value(new.path, field, new_value),
             direction=strictness.combine_directions(directions),
             file=file,
             line=line,
-            old_lines=before.format_lines(old.path, field, old_value),
+            old_lines=before.format_lines(old.path, was, old_value),
             new_lines=after.format_lines(new.path, field, new_value),
         )
+    for field in paired.removed:
+        yield _item_change(id_, old, field, before, is_added=False)
+    for field in paired.added:
+        yield _item_change(id_, new, field, after, is_added=True)
 
 
 def _is_limit_list(id_: str, entry: EntrySemantics) -> bool:
@@ -179,17 +76,21 @@ def _is_limit_list(id_: str, entry: EntrySemantics) -> bool:
 
 
 def _changed_fields(
-    old: EntrySemantics, new: EntrySemantics, before: _PolicySide, after: _PolicySide
+    old: EntrySemantics,
+    new: EntrySemantics,
+    paired: PairedFields,
+    before: PolicySide,
+    after: PolicySide,
 ) -> Iterator[tuple[FieldPath, list[FieldPath]]]:
     """Yield the values that differ, with themselves or, for a whole map, with all in it.
 
     A map by name of which only one policy has the name, such as `programs.git`, is one value.
     """
-    old_names = {field[:2] for field in old.fields if len(field) > 2}
-    new_names = {field[:2] for field in new.fields if len(field) > 2}
+    old_names = {field[:2] for field in paired.old if len(field) > 2}
+    new_names = {field[:2] for field in paired.new if len(field) > 2}
     found: dict[FieldPath, list[FieldPath]] = {}
-    for field in dict.fromkeys((*old.fields, *new.fields)):
-        if old.fields.get(field) == new.fields.get(field):
+    for field in dict.fromkeys((*paired.old, *paired.new)):
+        if paired.old.get(field) == paired.new.get(field):
             continue
         name = field[:2]
         removed = name in old_names - new_names and before.is_written(old.path, name)
@@ -198,7 +99,30 @@ def _changed_fields(
     yield from found.items()
 
 
-def _whole_entry_change(id_: str, before: _PolicySide, after: _PolicySide) -> PolicyChange:
+def _item_change(
+    id_: str, entry: EntrySemantics, field: FieldPath, side: PolicySide, *, is_added: bool
+) -> PolicyChange:
+    """Return the change of an item that is added to a list of an entry, or removed from it."""
+    file, line = side.location(entry.path, field)
+    text, lines = side.format_value(entry.path, field, None), side.format_lines(entry.path, field)
+    is_observed = entry.fields.get(("mode",)) == "observe"
+    item = item_fields(field, entry.fields)
+    direction = "" if is_observed else strictness.item_direction(id_, item)
+    return PolicyChange(
+        entry=_display_id(id_),
+        what="changed",
+        field=".".join(field),
+        old=NOT_GIVEN if is_added else text,
+        new=text if is_added else NOT_GIVEN,
+        direction=direction if is_added else strictness.reverse(direction),
+        file=file,
+        line=line,
+        old_lines=() if is_added else lines,
+        new_lines=lines if is_added else (),
+    )
+
+
+def _whole_entry_change(id_: str, before: PolicySide, after: PolicySide) -> PolicyChange:
     """Return the change of an added, removed or single-valued entry."""
     old, new = before.find_entry(id_), after.find_entry(id_)
     file, line = after.location(new.path) if new else before.location(old.path if old else ())
@@ -216,7 +140,7 @@ def _whole_entry_change(id_: str, before: _PolicySide, after: _PolicySide) -> Po
     )
 
 
-def _entry_direction(id_: str, before: _PolicySide, after: _PolicySide) -> Direction:
+def _entry_direction(id_: str, before: PolicySide, after: PolicySide) -> Direction:
     old, new = before.find_entry(id_), after.find_entry(id_)
     if id_.startswith("limits/"):
         return _limit_direction(id_, before, after)
@@ -226,7 +150,7 @@ def _entry_direction(id_: str, before: _PolicySide, after: _PolicySide) -> Direc
     return strictness.entry_direction(id_, entry.fields, added=old is None) if entry else ""
 
 
-def _limit_direction(id_: str, before: _PolicySide, after: _PolicySide) -> Direction:
+def _limit_direction(id_: str, before: PolicySide, after: PolicySide) -> Direction:
     """Return the direction of a limit that is added, removed, or switched on or off."""
     level, _, kind = id_.removeprefix("limits/").rpartition("/")
     old, new = before.find_entry(id_), after.find_entry(id_)
@@ -251,7 +175,7 @@ def _limit_direction(id_: str, before: _PolicySide, after: _PolicySide) -> Direc
     )
 
 
-def _moves(before: _PolicySide, after: _PolicySide) -> Iterator[PolicyChange]:
+def _moves(before: PolicySide, after: PolicySide) -> Iterator[PolicyChange]:
     """Yield entries of first-match lists that moved before or after others."""
     for section, ids in after.semantics.first_match_order.items():
         old = {id_: index for index, id_ in enumerate(before.semantics.first_match_order[section])}
@@ -296,7 +220,7 @@ def _longest_increasing_subsequence(indexes: list[int]) -> set[int]:
     return subsequence
 
 
-def _commute(section: str, one: str, other: str, side: _PolicySide) -> bool:
+def _commute(section: str, one: str, other: str, side: PolicySide) -> bool:
     """Return whether the order of two entries makes no difference."""
     left, right = side.semantics.entries[one].fields, side.semantics.entries[other].fields
     key = {"classes": ("class",), "envelope": ("state",), "blame": ("blame",)}.get(section)
@@ -315,12 +239,3 @@ def _commute(section: str, one: str, other: str, side: _PolicySide) -> bool:
 def _display_id(id_: str) -> str:
     """Return an id for display, without the content that identifies an unnamed entry."""
     return id_.partition(" ")[0]
-
-
-def _format_default(value: Any) -> str:
-    match value:
-        case ("bool", bool(flag)):
-            return flow_yaml(flag)
-        case frozenset() | tuple():
-            return flow_yaml(sorted(map(str, value)))
-    return str(value) or flow_yaml("")

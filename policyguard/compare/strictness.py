@@ -112,6 +112,13 @@ def limit_direction(id_: str, old: FieldValues | None, new: FieldValues | None) 
     )
 
 
+def item_direction(id_: str, item: FieldValues) -> Direction:
+    """Return the direction of one more item in a list of an entry."""
+    if not id_.startswith("limits/") or item.get(("effect",)) == "advise":
+        return ""  # of others, an item takes calls from the next ones
+    return limit_direction(id_, None, item)
+
+
 def level_direction(id_: str, wide: FieldValues | None, narrow: FieldValues) -> Direction:
     """Return the direction of a limit that takes calls out of a wider limit.
 
@@ -215,6 +222,8 @@ def _is_monotonic(id_: str, field: FieldPath, old: FieldValues, new: FieldValues
         return neither("sum")  # the sum of a call that just fits depends on the order
     if section == "rules" and field[:1] == ("approval",):
         return name != "within" and field in old and field in new
+    if section == "rules" and field[:1] == ("cases",) and name in SELECTOR_KEYS | _CONDITIONS:
+        return False  # the call is for the next case
     if section == "rules" and name in SELECTOR_KEYS | _CONDITIONS:
         # `on_error` may be stricter than the effect.
         return all(

@@ -40,12 +40,12 @@ ECHO_MARK = "="
 class WindowEntry(msgspec.Struct, eq=False, gc=False):
     """An admitted call in a window.
 
-    `likeness` tells calls that are alike; `key` tells its repetitions: the likeness, unless the
-    policy names another key. The fingerprints are those of `Outcome`, a failure's result prefixed
-    with `!`, one flagged as not advancing with `~`; the result is None until there is one, and
-    `like_result` empty unless the call recurs, its result holds words of it, or is flagged so. It
-    begins with `CONTENT_MARK` if the result is empty, or that of a call that may have changed
-    something and matches no signature of failures: tests that pass.
+    `likeness` tells calls that are alike; `keys` tells its repetitions under each limit whose
+    `key` the policy names, by the limit's id. The fingerprints are those of `Outcome`, a
+    failure's result prefixed with `!`, one flagged as not advancing with `~`; the result is None
+    until there is one, and `like_result` empty unless the call recurs, its result holds words of
+    it, or is flagged so. It begins with `CONTENT_MARK` if the result is empty, or that of a call
+    that may have changed something and matches no signature of failures: tests that pass.
     `seq` numbers completions; a call in flight has the number of the last one
     before it. `is_exempt`: it failed by the harness's fault, and is not a repetition.
     `is_stale`: it succeeded and brought nothing new, so that no row of failures ends with it.
@@ -53,7 +53,6 @@ class WindowEntry(msgspec.Struct, eq=False, gc=False):
     """
 
     likeness: str
-    key: str
     seq: int = 0
     result_fingerprint: str | None = None
     like_result: str = ""
@@ -61,6 +60,11 @@ class WindowEntry(msgspec.Struct, eq=False, gc=False):
     is_exempt: bool = False
     has_new_pending_result: bool = False
     is_stale: bool = False
+    keys: dict[str, str] | None = None
+
+    def set_key(self, limit: str, key: str) -> None:
+        """Set what tells the call's repetitions under a limit."""
+        self.keys = {**(self.keys or {}), limit: key}
 
     def mark_flagged(self) -> None:
         """Let results that are flagged as bringing nothing new be alike, whatever their text.

@@ -94,7 +94,7 @@ def admit(evaluator: Evaluator, state: EvaluatorState, attempt: Attempt) -> None
     if in_flight or session.timed_out:
         unreported.reclaim_calls(evaluator, state, session, at)
     likeness = attempt.likeness
-    attempt.window_entry = WindowEntry(likeness, likeness, session.state_changes.seq)
+    attempt.window_entry = WindowEntry(likeness, session.state_changes.seq)
     if session.on_fast_path:
         if bound_plan.repetition is not None:
             limit, tracker = bound_plan.repetition

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 
+from policyguard.compiler.inputs import PACK_NAME
 from policyguard.compiler.load import schema
 from policyguard.engines.source import read_source
 from policyguard.engines.yaml_top_keys import has_top_keys, read_top_keys
@@ -15,6 +17,8 @@ from policyguard.model.errors import PolicyguardError
 DEFAULT_PATHS = (Path("policyguard.yaml"), Path("policies"))
 """The first of these that exists is linted if no path is given."""
 
+STANDARD_INPUT = Path("-")
+"""The path of a policy that is read from standard input."""
 VERSION_KEY = "policyguard"
 _KEY_LIKE = re.compile(rb"""(?m)^[ {"']*([A-Za-z_-]{9,13})["']?\s*:\s*["']?1["']?\s*(?:[,}#]|$)""")
 """A key of about the length of `policyguard`, with the value 1."""
@@ -27,7 +31,8 @@ class NothingToLintError(PolicyguardError):
 def find_policies(paths: Sequence[Path]) -> list[Path]:
     """Return the policy files at these paths, each once. Raise `NothingToLintError`.
 
-    A named file always counts as a policy; in a folder, only YAML files that look like one do.
+    A named file always counts as a policy, as does `-`; a name without such a file is a pack's. In
+    a folder, only YAML files that look like one do.
     """
     if not paths:
         paths = [path for path in DEFAULT_PATHS if path.exists()][:1]
@@ -48,13 +53,25 @@ def find_policies(paths: Sequence[Path]) -> list[Path]:
 
 def _find_in(path: Path) -> Iterator[Path]:
     if not path.is_dir():
-        if path.exists():
+        if path.exists() or path == STANDARD_INPUT:
             yield path
+        elif (pack := _pack_file(str(path))) is not None:
+            yield pack
         return
     for file in sorted([*path.rglob("*.yaml"), *path.rglob("*.yml")]):
         hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
         if not hidden and file.is_file() and _is_policy(file):
             yield file
+
+
+def _pack_file(name: str) -> Path | None:
+    """Return the file of a pack that ships; None if there is none of this name."""
+    if not PACK_NAME.fullmatch(name):
+        return None
+    packs = Path(import_module("policyguard.policies").__path__[0])
+    bare = name.removeprefix("packs/")
+    file = packs / ("core" if name == "core" else f"packs/{bare}") / "policy.yaml"
+    return file if file.is_file() else None
 
 
 def _is_policy(file: Path) -> bool:

@@ -14,7 +14,7 @@ from policyguard.compiler.inputs import PACK_PREFIX, combine_inputs
 from policyguard.engines.yaml_tree import Node
 from policyguard.lint import ignores
 from policyguard.lint.catalog import LOAD_PAGES, report_filter
-from policyguard.lint.discovery import find_policies
+from policyguard.lint.discovery import STANDARD_INPUT, find_policies
 from policyguard.lint.rule import LintContext, LintRule, rule_code
 from policyguard.lint.rules import LOCAL, RULES
 from policyguard.model.diagnostic import Diagnostic
@@ -44,26 +44,29 @@ class LintResult(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """The numbers of files, errors and warnings in one line."""
+        """The numbers of files, errors, warnings and notes in one line."""
         numbers = Counter(found.severity for found in self.diagnostics)
         files = f"{_count(len(self.files), 'file')} checked"
         if not numbers:
             return f"{files}: no issues found"
         errors, warnings = _count(numbers["error"], "error"), _count(numbers["warning"], "warning")
-        return f"{files}: {errors}, {warnings}"
+        notes = f", {_count(numbers['info'], 'note')}" if numbers["info"] else ""
+        return f"{files}: {errors}, {warnings}{notes}"
 
 
 def lint_paths(
     paths: Sequence[Path], *, select: Iterable[str] = (), ignore: Iterable[str] = ()
 ) -> LintResult:
-    """Lint policy files and folders, by default those in `DEFAULT_PATHS`.
+    """Lint policy files, folders and packs, by default those in `DEFAULT_PATHS`.
 
+    `-` is the text that `loader.standard_input` holds.
     `select` and `ignore` are explained in `report_filter`. Raise `NothingToLintError` or
     `UnknownCodeError`.
     """
     is_reported = report_filter(select, ignore)
     files = find_policies(paths)
-    entry = locate_entry("lint", files, *_CODE_FOLDERS)
+    is_cached = STANDARD_INPUT not in files
+    entry = locate_entry("lint", files, *_CODE_FOLDERS) if is_cached else None
     findings = entry.get(CachedFindings, os.environ) if entry is not None else None
     broken: frozenset[Path] = frozenset()
     if findings is None:

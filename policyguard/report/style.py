@@ -9,6 +9,8 @@ from unicodedata import east_asian_width
 _WIDTH = 20
 _WIDE = 100
 """Columns of a terminal in which nothing is left out."""
+_LINES_OF_SHELL = 4
+"""Lines of a screen besides the text: a suggestion, and the shell's command and prompt."""
 _CODE = re.compile(r"\x1b\[[0-9;]*m")
 _WORD = re.compile(r" *[^ ]+(?: %)? *|[ ]+")
 """A word with the spaces around it; a percentage is one word."""
@@ -19,17 +21,23 @@ _EIGHTHS = "▏▎▍▌▋▊▉"
 class Style:
     """Text with colours and in lines of at most `width` columns, for terminals; or plain text.
 
-    With a `width` of 0, for files and pipes, lines have any length.
+    With a `width` of 0, for files and pipes, lines have any length. `height` is the number of lines
+    of a terminal, 0 for files and pipes.
     """
 
-    def __init__(self, *, coloured: bool, width: int = 0) -> None:
+    def __init__(self, *, coloured: bool, width: int = 0, height: int = 0) -> None:
         self._coloured = coloured
         self._width = width
+        self._height = height
 
     @property
     def narrow(self) -> bool:
         """Whether a table has to do without what takes much room."""
         return 0 < self._width < _WIDE
+
+    def is_beyond_screen(self, text: str) -> bool:
+        """Return whether a terminal cannot show the first and last line of a text at once."""
+        return 0 < self._height <= text.count("\n") + _LINES_OF_SHELL
 
     def strong(self, text: str) -> str:
         """Style a heading."""

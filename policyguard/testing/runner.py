@@ -21,17 +21,21 @@ from policyguard.testing.trace_runner import run_trace
 
 
 def run_files(
-    files: Iterable[Path], *, coverage: bool = False, keep_going: bool = False
+    files: Iterable[Path], *, coverage: bool = False, keep_going: bool = False, name: str = ""
 ) -> TestReport:
-    """Run all tests of these files. A broken file does not stop the others.
+    """Run the tests of these files whose names contain `name`, by default all.
 
-    With `keep_going` a failing step does not end its test either.
+    A broken file does not stop the others. With `keep_going` a failing step does not end its test
+    either.
     """
     started = time.monotonic()
     results: list[FileResult] = []
     recorders: dict[str, CoverageRecorder] = {}  # one a policy, over all files
     for file in files:
-        result, recorder = run_suite(str(file), read_suite(file), keep_going=keep_going)
+        read = read_suite(file)
+        result, recorder = run_suite(str(file), read, keep_going=keep_going, name=name)
+        if name and not (result.tests or result.errors):
+            continue
         results.append(result)
         if recorder is not None and recorders.setdefault(recorder.file, recorder) is not recorder:
             recorders[recorder.file].merge(recorder)
@@ -43,14 +47,21 @@ def run_files(
 
 
 def run_suite(
-    file: str, read: ReadResult, *, keep_going: bool = False
+    file: str, read: ReadResult, *, keep_going: bool = False, name: str = ""
 ) -> tuple[FileResult, CoverageRecorder | None]:
-    """Run the suite of a file. Return its result, and its coverage if the suite is valid."""
+    """Run a file's tests whose names contain `name`.
+
+    Return the result, and the coverage if the suite is valid.
+    """
     suite = read.suite
     if suite is None:
         return FileResult(file=file, errors=tuple(read.diagnostics)), None
     recorder = CoverageRecorder(suite.compiled)
-    tests = tuple(run_test(suite, test, recorder, keep_going=keep_going) for test in suite.tests)
+    tests = tuple(
+        run_test(suite, test, recorder, keep_going=keep_going)
+        for test in suite.tests
+        if name in test.name
+    )
     return FileResult(file=file, policy=suite.compiled.policy.name, tests=tests), recorder
 
 

@@ -65,6 +65,12 @@ def parse_file(file: str | Path) -> tuple[Node | None, list[Diagnostic]]:
 
 def build_suite(root: Node) -> ReadResult:
     """Validate a file's tree, and compile its policy."""
+    if isinstance(root, Tree) and "policyguard" in root and "tests" not in root:
+        span = root.key_node("policyguard").span
+        message = "this is a policy; pass its tests"
+        hint = "tests are in a file such as `tests.yaml`; `policyguard lint` checks a policy"
+        code = "schema/unknown-key"
+        return ReadResult(None, [root.source.diagnostic(code, message, span, hint=hint)])
     diagnostics = [diagnose(root, problem) for problem in schema.checker().validate(to_plain(root))]
     fits_schema = not diagnostics
     diagnostics += schema.find_unsupported(root)

@@ -48,8 +48,9 @@ def _problem(path: str, body: str) -> tuple[int, str]:
         (
             "/v1/check",
             '{"session": "s"}',
-            "there is no field `tool`; the fields are `session` (required), `tool` (required), `a",
+            "the required field `tool` is missing",
         ),
+        ("/v1/check", '{"tool": "bash"}', "the required field `session` is missing"),
         ("/v1/check", '{"session": 1}', "`session` must be a text, not an integer"),
         (
             "/v1/check",

@@ -45,7 +45,7 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(folder: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
     defaults = {name: one["default"] for name, one in action()["inputs"].items()}
     given = {**defaults, **inputs}
-    one = step("Lint")
+    one = step("Run")
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "RUNNER_TEMP": str(folder / "temp")}
     for variable, expression in one["env"].items():
         name = expression.removeprefix("${{ inputs.").removesuffix(" }}")
@@ -92,6 +92,23 @@ def test_the_report_can_go_to_a_file(runner: Path) -> None:
     assert '"ruleId": "schema/unknown-key"' in Path("out.sarif").read_text()
 
 
+def test_other_commands_can_be_run(runner: Path) -> None:
+    Path("policyguard.yaml").write_text(GOOD)
+    step_ = "{call: {a: {}}, expect: block}"
+    tests = f"policy: policyguard.yaml\ntests: [{{name: x, steps: [{step_}]}}]\n"
+    Path("tests.yaml").write_text(tests)
+    ran = run(runner, command="test")
+    assert ran.returncode == 1
+    assert ran.stdout.startswith("::error file=tests.yaml,line=2,")
+    trace = str(ROOT / "docs" / "demo" / "trace.jsonl")
+    ran = run(runner, command="simulate", paths=trace, args="--policy\ncore")
+    assert ran.returncode == 0
+    assert "result  " in ran.stdout
+    ran = run(runner, command="hook")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "hook is not lint, test or simulate" in ran.stderr
+
+
 def test_inputs_are_never_run(runner: Path) -> None:
     """What bash does with them, so that no policyguard is needed."""
     given = runner / "given"
@@ -107,6 +124,7 @@ def test_inputs_are_never_run(runner: Path) -> None:
     ):
         run(runner, paths=text, args=text)
         run(runner, format=text)
+        run(runner, command=text)
         assert given.read_text().splitlines().count(text) == 3
     assert not Path("hacked").exists()
 

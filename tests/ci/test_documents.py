@@ -66,7 +66,7 @@ def test_the_hooks_and_inputs_that_are_named_exist() -> None:
     assert set(re.findall(r"- id: ([\w-]+)", CI)) == known
     action = parse((ROOT / "action.yml").read_text(), "x").root
     assert action is not None
-    assert {"paths", "args", "format", "output"} == to_plain(action)["inputs"].keys()
+    assert {"command", "paths", "args", "format", "output"} == to_plain(action)["inputs"].keys()
 
 
 def test_the_comment_that_ignores_a_finding_does(tmp_path: Path) -> None:
@@ -105,3 +105,28 @@ def test_every_command_exists_with_its_options(document: str) -> None:
                 command = found
         known = {flag for one in command.params for flag in (*one.opts, *one.secondary_opts)}
         assert set(options.split()) <= known, (names, options)
+
+
+PACKAGE = ROOT / "policyguard"
+FOLDERS = {
+    folder.name
+    for parent in (ROOT, PACKAGE)
+    for folder in parent.iterdir()
+    if folder.is_dir() and not folder.name.startswith(".")
+}
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+_FILE = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.[a-z]+)`(?! \(removed\))")
+"""A file of the project; a decision may also name one that is gone, followed by `(removed)`."""
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
+def test_files_of_the_project_that_are_named_exist(document: Path) -> None:
+    named = [name for name in _FILE.findall(document.read_text()) if name.split("/")[0] in FOLDERS]
+    missing = [name for name in named if not ((ROOT / name).exists() or (PACKAGE / name).exists())]
+    assert missing == []
+
+
+def test_extras_are_installed_from_the_checkout() -> None:
+    """The project is in no registry."""
+    for document in [*DOCUMENTS, *(ROOT / "policies").rglob("*.md")]:
+        assert not re.findall(r"pip install .*policyguard-engine\[", document.read_text()), document

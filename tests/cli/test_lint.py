@@ -10,7 +10,9 @@ from click.testing import CliRunner, Result
 
 from policyguard.cli import main
 from tests.examples import slow_but
+from tests.terminal import run_at_terminal
 
+REPLACING = "policyguard: 1\nname: x\nextends: [core]\nlimits:\n  default: {repeat: {max: 3}}\n"
 GOOD = "policyguard: 1\nname: good\nbudgets: {calls: {calls: 5}}\n"
 BAD = "policyguard: 1\nname: bad\nbudget: {calls: {calls: 5}}\n"
 
@@ -108,6 +110,52 @@ def test_fix_makes_the_changes_that_are_certain(tmp_path: Path) -> None:
     again = _run(file, "--fix", "--format", "json")
     assert (again.exit_code, json.loads(again.stdout)) == (0, [])
     assert "fixed: 0, in no file" in again.stderr
+
+
+def test_standard_input_is_a_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("base.yaml").write_text(GOOD)
+    text = "policyguard: 1\nname: x\nextends: [./base.yaml]\nbudget: {}\n"
+    ran = CliRunner().invoke(main, ["lint", "-"], input=text)
+    assert ran.exit_code == 1
+    assert "error[schema/unknown-key]: unknown key `budget`\n --> -:4:1" in ran.stdout
+    good = CliRunner().invoke(main, ["lint", "-"], input=text.replace("budget: {}\n", ""))
+    assert (good.exit_code, good.stderr) == (0, "1 file checked: no issues found\n")
+    fixed = CliRunner().invoke(main, ["lint", "-", "--fix"], input=text)
+    assert (fixed.exit_code, fixed.stdout) == (2, "")
+
+
+def test_a_pack_is_linted_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("loop-brake", "packs/loop-brake"):
+        ran = CliRunner().invoke(main, ["lint", name])
+        assert (ran.exit_code, ran.stderr) == (0, "1 file checked: no issues found\n")
+    assert CliRunner().invoke(main, ["lint", "loop-break"]).exit_code == 2
+    Path("loop-brake").write_text(GOOD.replace("good", "1"))
+    assert CliRunner().invoke(main, ["lint", "loop-brake"]).exit_code == 1
+
+
+def test_notes_are_counted_and_each_finding_can_be_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(REPLACING)
+    ran = CliRunner().invoke(main, ["lint", str(file), "--format", "concise"])
+    assert ran.stdout == (
+        f"{file}:5:13: lint/replaced-limits this replaces 4 inherited `repeat` limits; "
+        "what 4 of them count is not counted any more\n"
+    )
+    assert ran.stderr == "1 file checked: 0 errors, 0 warnings, 1 note\n"
+
+
+def test_at_a_terminal_lines_are_broken_between_words(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(REPLACING)
+    _, shown = run_at_terminal("lint", file, columns=60)
+    piped = CliRunner().invoke(main, ["lint", str(file)]).stdout
+    assert max(map(len, piped.splitlines())) > 60
+    lines = [line for line in shown.splitlines() if "-->" not in line]
+    assert max(map(len, lines)) <= 60
+    assert "\n    " in shown
+    assert piped.split() == shown.split()[: len(piped.split())]
 
 
 def test_what_fix_cannot_mend_is_reported(tmp_path: Path) -> None:

@@ -272,6 +272,7 @@ def test_a_difference_has_its_place_and_direction_in_each_format() -> None:
     table = run("diff", "base.yaml", "top.yaml", "--format", "markdown").stdout
     row = "| <code>limits/default/repeat max</code> | <code>3</code> | <code>2</code> | tighter |"
     assert row in table
+    assert re.search(r"<code>rules/no-push when</code>.* \| undetermined \|\n", table)
     assert run("diff", "top.yaml", "top.yaml", "--format", "json").stdout == "[]\n"
 
 
@@ -295,7 +296,7 @@ def test_long_values_are_blocks_to_read() -> None:
 """
     changed = """\
 ~ rules/no-push
-    message:  (long.yaml:5)
+    message:  (undetermined, long.yaml:5)
       - do not push
       + do not push to the remote of a colleague; ask the user to do it
 """
@@ -305,3 +306,41 @@ def test_long_values_are_blocks_to_read() -> None:
     backwards = run("diff", "long.yaml", "short.yaml").stdout
     assert added.replace("+ rules", "- rules").replace("tighter", "looser") in backwards
     assert "lines" not in run("diff", "short.yaml", "long.yaml", "--format", "json").stdout
+
+
+LOOSER, TIGHTER = (["base.yaml", "looser.yaml"], ["looser.yaml", "base.yaml"])
+
+
+@pytest.mark.usefixtures("layers")
+@pytest.mark.parametrize(
+    ("files", "options", "failed"),
+    [
+        (LOOSER, ["--fail-on", "looser"], ["looser: FAILED: 1 looser change"]),
+        (LOOSER, ["--fail-on", "tighter"], []),
+        (LOOSER, ["--fail-on", "tighter", "--fail-on", "any"], ["any: FAILED: 2 changes"]),
+        (
+            LOOSER,
+            ["--fail-on", "looser, undetermined"],
+            ["looser: FAILED: 1 looser change", "undetermined: FAILED: 1 undetermined change"],
+        ),
+        (TIGHTER, ["--fail-on", "looser"], []),
+        (TIGHTER, ["--fail-on", "tighter"], ["tighter: FAILED: 1 tighter change"]),
+        (["base.yaml", "base.yaml"], ["--fail-on", "any"], []),
+    ],
+)
+def test_a_gate_fails_on_changes_of_a_kind(
+    files: list[str], options: list[str], failed: list[str]
+) -> None:
+    text = BASE.replace("{max: 3}", "{max: 4}").replace("do not push", "never push")
+    Path("looser.yaml").write_text(text)
+    result = run("diff", *files, *options)
+    assert result.exit_code == (1 if failed else 0)
+    said = [f"policyguard policy diff: --fail-on {one}" for one in failed]
+    assert result.stderr.splitlines() == said
+    assert result.stdout == run("diff", *files).stdout
+
+
+def test_a_gate_on_an_unknown_kind_is_misuse() -> None:
+    result = run("diff", "core", "core", "--fail-on", "looser,weaker")
+    assert result.exit_code == 2
+    assert "'weaker' is not one of 'looser', 'tighter', 'undetermined', 'any'" in result.stderr

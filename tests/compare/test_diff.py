@@ -316,6 +316,151 @@ def test_a_program_comes_and_goes_as_one_value(tmp_path: Path) -> None:
     }
 
 
+LIMITS = """\
+policyguard: 1
+name: x
+limits:
+  default:
+    repeat:
+      - {max: 3, window: 20}
+      - {max: 5, same: call, per: turn}
+      - {max: 9, same: error}
+"""
+CASES = """\
+policyguard: 1
+name: x
+rules:
+  r:
+    tools: [a]
+    cases:
+      - {when: call.args.n > 9, effect: block}
+      - {when: call.args.n > 5, effect: ask}
+      - {when: call.args.n > 1, effect: advise}
+"""
+
+
+@pytest.mark.parametrize(
+    ("policy", "old", "new", "wanted"),
+    [
+        (
+            LIMITS,
+            "    repeat:\n",
+            "    repeat:\n      - {max: 2, same: target}\n",
+            [("0", "not given", "{max: 2, same: target}", "tighter", 6)],
+        ),
+        (
+            LIMITS,
+            "    repeat:\n",
+            "    repeat:\n      - {max: 2, same: target, effect: advise}\n",
+            [("0", "not given", "{max: 2, same: target, effect: advise}", "", 6)],
+        ),
+        (
+            LIMITS.replace("repeat:", "mode: observe\n    repeat:"),
+            "    repeat:\n",
+            "    repeat:\n      - {max: 2, same: target}\n",
+            [("0", "not given", "{max: 2, same: target}", "", 7)],
+        ),
+        (
+            LIMITS,
+            "      - {max: 3, window: 20}\n",
+            "",
+            [("0", "{max: 3, window: 20}", "not given", "looser", 6)],
+        ),
+        (
+            LIMITS,
+            "      - {max: 3, window: 20}\n      - {max: 5, same: call, per: turn}\n",
+            "      - {max: 4, same: call, per: turn}\n      - {max: 3, window: 20}\n",
+            [("0.max", "5", "4", "tighter", 6)],
+        ),
+        (
+            LIMITS,
+            "      - {max: 9, same: error}\n",
+            "      - {max: 1, same: target}\n      - {max: 8, same: error}\n",
+            [
+                ("3.max", "9", "8", "tighter", 9),
+                ("2", "not given", "{max: 1, same: target}", "tighter", 8),
+            ],
+        ),
+        (
+            CASES,
+            "    cases:\n",
+            "    cases:\n      - {when: call.args.x, effect: ask}\n",
+            [("cases.0", "not given", "{when: call.args.x, effect: ask}", "", 7)],
+        ),
+        (
+            CASES,
+            "      - {when: call.args.n > 1, effect: advise}\n",
+            "",
+            [("cases.2", '{when: "call.args.n > 1", effect: advise}', "not given", "", 9)],
+        ),
+        (CASES, "effect: ask", "effect: block", [("cases.1.effect", "ask", "block", "tighter", 8)]),
+        (CASES, "effect: block", "effect: ask", [("cases.0.effect", "block", "ask", "looser", 7)]),
+        (
+            CASES,
+            "{when: call.args.n > 9,",
+            "{tools: [a], when: call.args.n > 9,",
+            [("cases.0.tools", "not given", "[a]", "", 7)],
+        ),
+        (
+            CASES,
+            "effect: ask}",
+            "effect: ask, examples: {match: [a: {n: 6}]}}",
+            [],
+        ),
+    ],
+)
+def test_the_items_of_a_list_are_paired_by_likeness(
+    policy: str,
+    old: str,
+    new: str,
+    wanted: list[tuple[str, str, str, str, int]],
+    tmp_path: Path,
+) -> None:
+    assert policy.count(old) == 1
+    found = changes(policy, policy.replace(old, new), tmp_path)
+    assert [(one.field, one.old, one.new, one.direction, one.line) for one in found] == wanted
+    assert {one.what for one in found} <= {"changed"}
+    back = changes(policy.replace(old, new), policy, tmp_path)
+    assert [(one.old, one.new) for one in back] == [(one.new, one.old) for one in found]
+
+
+def test_cases_that_change_places_are_a_change(tmp_path: Path) -> None:
+    """The first case that matches decides: the second is now asked first."""
+    lines = CASES.splitlines(keepends=True)
+    lines[6], lines[7] = lines[7], lines[6]
+    found = changes(CASES, "".join(lines), tmp_path)
+    assert len(found) == 2
+    assert {one.direction for one in found} == {""}
+    assert {one.old == "not given" for one in found} == {True, False}
+
+
+def test_limits_of_a_level_may_be_in_any_order(tmp_path: Path) -> None:
+    lines = LIMITS.splitlines(keepends=True)
+    shuffled = "".join([*lines[:5], lines[7], lines[5], lines[6]])
+    assert changes(LIMITS, shuffled, tmp_path) == []
+
+
+def test_what_follows_from_a_change_is_not_another_change(tmp_path: Path) -> None:
+    old = POLICY.replace("message: do not", "effect: ask")
+    (change,) = changes(old, old.replace("effect: ask\n    owner", "owner"), tmp_path)
+    assert (change.field, change.old, change.new) == ("effect", "ask", "block (default)")
+    written = old.replace("effect: ask\n    owner", "effect: ask\n    on_error: ask\n    owner")
+    found = changes(written, written.replace("on_error: ask", "on_error: block"), tmp_path)
+    assert [one.field for one in found] == ["on_error"]
+
+
+def test_examples_are_not_shown(tmp_path: Path) -> None:
+    signature = "  - {id: four, pattern: four, examples: {match: [four]}}\n"
+    cases = "  more: {tools: [x], cases: [{when: call.args.x, effect: ask, EXAMPLES}], EXAMPLES}\n"
+    cases = cases.replace("EXAMPLES", "examples: {match: [x: {x: true}]}")
+    new = POLICY.replace("lists:", f"{signature}lists:").replace("  quiet:", f"{cases}  quiet:")
+    found = {one.entry: one for one in changes(POLICY, new, tmp_path)}
+    assert found["signatures/four"].new == "{id: four, pattern: four}"
+    more = found["rules/more"]
+    assert more.new == "{tools: [x], cases: [{when: call.args.x, effect: ask}]}"
+    assert "match" not in "".join(more.new_lines)
+
+
 MARKED = """\
 policyguard: 1
 name: x
@@ -338,6 +483,7 @@ marks:
         (", clear: {tools: [edit]}", "", ["clear.0"]),
         ("{tools: [edit]}", "{tools: [edit], key: call.args.x}", ["clear.0.key"]),
         ("key: call.args.x", "key: call.args.y", ["key"]),
+        ("[{tools: [read]}, ", "[{tools: [new]}, {tools: [read]}, ", ["set.0"]),
     ],
 )
 def test_changes_of_marks_have_no_direction(
@@ -444,7 +590,7 @@ MORE = [
     (
         "learn: {}\nradius: {schedule: [4, 2]}",
         "learn: {corroborate: 3}\nradius: {schedule: [4, 2]}",
-        {"learn corroborate": "looser", "radius 0.shrink_after": "looser"},
+        {"learn corroborate": "looser"},
     ),
     (
         "learn: {}\nradius: {schedule: [4, 2]}",

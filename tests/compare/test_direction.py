@@ -286,3 +286,27 @@ def test_asking_instead_of_blocking_failures_has_no_direction(tmp_path: Path) ->
     assert halt is not None
     assert [one.direction for one in diff_policies(block, ask)] == [""]
     assert [one.direction for one in diff_policies(block, halt)] == ["tighter"]
+
+
+@settings(
+    max_examples=examples(200, 10),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(st.integers(min_value=0, max_value=2**32))
+def test_no_call_contradicts_the_direction_of_an_item(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)  # noqa: S311 - no secret
+    kind = chance.choice(["repeat", "cycle", "failures"])
+    fields = {**KINDS[kind], **COMMON}
+    before = [entry(chance, fields, 0.12) for _ in range(chance.randint(2, 3))]
+    after = [*before, entry(chance, fields, 0.12)]
+    chance.shuffle(after)
+    pair = [{("limits", "default", kind): listed} for listed in (before, after)]
+    old, new = (compiled(written(one), tmp_path / "policy.yaml") for one in pair)
+    if old is None or new is None or any(banning({("limits",): one}) for one in after):
+        return
+    found = diff_policies(old, new)
+    assert len(found) <= 1, (before, after)  # equal items are one
+    for change in found:
+        for _ in range(20):
+            assert not change.direction or first_apart(old, new, chance) in {"", change.direction}

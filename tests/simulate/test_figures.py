@@ -335,9 +335,7 @@ def test_a_rule_that_reads_arguments_is_unknown_over_a_journal_without(
     assert figures.traces.redacted.args == 2
     assert figures.traces.redacted.results == 3
     assert (figures.undecided.count, figures.refused.of) == (1, 0)
-    assert describe_refusals(figures).endswith(
-        "none of 0 sessions with a call; 1 more undetermined"
-    )
+    assert describe_refusals(figures).endswith("no call in 0 sessions; 1 more session undetermined")
     assert figures.eval_errors == []
     assert [call.effect for call in run.timeline] == ["unknown", "allow", "unknown"]
     assert run.timeline[0].args is None

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 from html import unescape
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from policyguard.report.replay.assessment import assess_harm, next_step, sort_rules_by_harm
@@ -16,6 +17,7 @@ from policyguard.report.replay.figures import (
     Harm,
     LabelFigures,
     RuleFigures,
+    Share,
 )
 from policyguard.report.replay.renderers import RENDERERS
 from policyguard.report.replay.text import render_text
@@ -160,20 +162,73 @@ def test_a_replay_of_nothing_names_the_skipped_places(tmp_path: Path) -> None:
 # At a terminal.
 
 
-def test_the_result_comes_first_and_last_with_its_causes(tmp_path: Path) -> None:
-    lines_ = render_text(_figures(tmp_path)).splitlines()
+def test_the_result_comes_first_with_its_causes_and_last_beyond_a_screen(tmp_path: Path) -> None:
+    text = render_text(_figures(tmp_path))
+    lines_ = text.splitlines()
     result = (
         "result  This policy would have refused a call in 1 of 2 successful sessions: "
         "1 by rules/no-secrets. With 95 % confidence, between 9.5% and 90.5% of such runs would "
         "have a call refused."
     )
-    refused = "refused a call in 3 of 4 sessions with a call: 3 by rules/no-secrets"
+    refused = "refused a call in 3 of 4 sessions: 3 by rules/no-secrets"
     change = (
         "change  1 successful session newly refused, none newly allowed; the baseline would have "
         "refused a call in none"
     )
     assert lines_[2:5] == [result, change, refused]
-    assert lines_[-3:] == [result, change, refused]
+    assert text.count(result) == text.count(refused) == 1
+    length = len(lines_) + 3
+    fits = render_text(_figures(tmp_path), Style(coloured=False, height=length + 1))
+    assert fits == text
+    longer = render_text(_figures(tmp_path), Style(coloured=False, height=length))
+    assert longer.splitlines() == [*lines_, "", result, change, refused]
+
+
+def test_a_replay_that_refuses_nothing_says_so_in_words(tmp_path: Path) -> None:
+    figures = _figures(tmp_path)
+    for of, text in ((1, "refused no call in 1 session"), (4, "no call in any of 4 sessions")):
+        figures.refused = Share(0, of)
+        assert f"{text}\n" in render_text(figures)
+
+
+@pytest.mark.parametrize(
+    ("labels", "reason"),
+    [
+        (LabelFigures(), "pass --labels to say which did."),
+        (LabelFigures(matched=10), "10 labels matched; none says that its session succeeded."),
+        (LabelFigures(matched=1, unmatched=2), "1 label matched; none says that its session"),
+        (LabelFigures(unmatched=2), "none of the 2 labels matched a session; check"),
+    ],
+)
+@pytest.mark.parametrize("form", ["text", "markdown", "html"])
+def test_without_a_success_the_result_says_why(
+    labels: LabelFigures, reason: str, form: str, tmp_path: Path
+) -> None:
+    figures = _figures(tmp_path)
+    figures.harm, figures.labels = Harm(), labels
+    assert f"No session is known to have succeeded: {reason}" in RENDERERS[form](figures)
+
+
+def test_counts_of_labels_appear_once(tmp_path: Path) -> None:
+    figures = _figures(tmp_path)
+    figures.labels = LabelFigures(matched=3, unmatched=1, disagree=0)
+    text = render_text(figures)
+    assert "1 of 4 labels matched no session" in text
+    assert "labels  " not in text
+    figures.labels = LabelFigures(matched=3, unmatched=1, disagree=2)
+    assert "labels  3 labels matched, 2 contradicted the recording" in render_text(figures)
+
+
+def test_in_80_columns_each_entry_is_one_line(tmp_path: Path) -> None:
+    figures = _figures(tmp_path)
+    figures.rules = [
+        msgspec.structs.replace(rule, id=f"limits/{'x' * 31}") for rule in figures.rules
+    ]
+    lines_ = render_text(figures, Style(coloured=False, width=80)).splitlines()
+    rows = lines_[next(n for n, line in enumerate(lines_) if line.startswith("  by ")) :]
+    assert rows[0].endswith("sessions share")
+    for row in rows[1 : len(figures.rules) + 1]:
+        assert row.endswith("%")
 
 
 def test_causes_are_entries_that_refused_first_by_sessions() -> None:

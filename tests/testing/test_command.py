@@ -206,3 +206,31 @@ def test_a_trace_with_many_failures_is_cut_in_the_text(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_all_that_ships_passes() -> None:
     assert _run(ROOT / "policies").exit_code == 0
+
+
+def test_tests_are_chosen_by_name(tmp_path: Path) -> None:
+    more = "  - name: it writes\n    steps: [{call: {write: {}}, expect: block}]\n"
+    both = _write(tmp_path / "both.tests.yaml", GOOD + more)
+    _write(tmp_path / "other.tests.yaml", GOOD.replace("it reads", "it looks"))
+    assert "2 passed, 1 failed" in _run(tmp_path).stdout
+    chosen = _run(tmp_path, "-k", "reads")
+    assert chosen.exit_code == 0
+    assert chosen.stdout.startswith(f"{both} (core): 1 test\n\n1 passed in ")
+    assert _run(tmp_path, "-k", "writes").exit_code == 1
+    none = _run(tmp_path, "-k", "deletes")
+    assert (none.exit_code, none.stdout) == (2, "")
+    assert "no test has `deletes` in its name" in none.stderr
+
+
+def test_failures_are_annotations_on_github(tmp_path: Path) -> None:
+    file = _write(tmp_path / "a.tests.yaml", BAD)
+    ran = _run(file, "--format", "github")
+    assert ran.exit_code == 1
+    (line,) = ran.stdout.splitlines()
+    assert line.startswith(f"::error file={file},line=5,endLine=5,col=")
+    assert ",title=it reads::" in line
+    assert line.endswith("expected: block%0Afound: allow")
+    assert _run(_write(file, GOOD), "--format", "github").stdout == ""
+    broken = _run(_write(file, BROKEN), "--format", "github")
+    assert broken.exit_code == 2
+    assert "title=schema/unknown-key::unknown key `stepps`" in broken.stdout

@@ -74,6 +74,12 @@ def test_the_first_mistake(tmp_path: Path, text: str, code: str, line: int, mess
     assert found.message.startswith(message)
 
 
+def test_a_policy_in_place_of_its_tests_is_one_error(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("policyguard: 1\nname: x\nbudgets: {a: {calls: 3}}\nrules: {}\n")
+    assert only(file) == ("schema/unknown-key", 1, "this is a policy; pass its tests")
+
+
 def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
     assert only(tmp_path / "none.yaml")[0] == "load/unreadable"
     assert only(tmp_path)[0] == "load/unreadable"

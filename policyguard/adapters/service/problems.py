@@ -72,8 +72,8 @@ def _explain(message: str, request: type[msgspec.Struct]) -> str:
         hint = f"did you mean `{meant[0]}`?" if meant else did_you_mean(name, names)
         return f"unknown field `{name}`: {hint or 'the fields are ' + _list_fields(fields)}"
     if found := _MISSING.fullmatch(message):
-        where = f"`{found[2]}` has no" if found[2] else "there is no"
-        return f"{where} field `{found[1]}`; the fields are {_list_fields(fields)}"
+        where = f" of `{found[2]}`" if found[2] else ""
+        return f"the required field `{found[1]}`{where} is missing"
     if (found := _WRONG.fullmatch(message)) and found[3]:
         wanted = " or ".join(_KINDS.get(kind, kind) for kind in found[1].split(" | "))
         return f"`{found[3]}` must be {wanted}, not {_KINDS.get(found[2], found[2])}"

@@ -61,8 +61,9 @@ def terminal_style() -> Style:
     """Return the style of text on standard output: plain if that is not a terminal."""
     if not sys.stdout.isatty():
         return PLAIN
-    width = shutil.get_terminal_size().columns
-    return Style(coloured=not os.environ.get("NO_COLOR"), width=width)
+    size = shutil.get_terminal_size()
+    coloured = not os.environ.get("NO_COLOR")
+    return Style(coloured=coloured, width=size.columns, height=size.lines)
 
 
 def suggest_next(text: str, output_format: str = "text") -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
 from functools import lru_cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -265,7 +266,14 @@ def _list_packs(folder: Traversable) -> list[str]:
     return sorted(pack.name for pack in folder.iterdir()) if folder.is_dir() else []
 
 
+standard_input: ContextVar[bytes | None] = ContextVar("standard_input", default=None)
+"""The text of the policy `-`, while a command reads one from standard input."""
+
+
 def _read_file(file: _FileRef, max_bytes: int = MAX_FILE_BYTES) -> bytes | _Failure:
+    given = standard_input.get()
+    if file.display_name == "-" and given is not None:
+        return given[: max_bytes + 1]
     try:
         path = file.path
         if path.is_dir():

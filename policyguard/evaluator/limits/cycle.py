@@ -95,7 +95,6 @@ class CycleChecker(LimitChecker, eq=False, kw_only=True):
             before = tracker.entries[-length]
             attempt.window_entry = WindowEntry(
                 before.likeness,
-                before.likeness,
                 result_fingerprint=before.result_fingerprint,
                 like_result=before.like_result,
             )

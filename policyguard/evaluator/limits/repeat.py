@@ -109,9 +109,12 @@ class RepeatChecker(LimitChecker, eq=False, kw_only=True):
     def admit(self, tracker: Window, attempt: Attempt) -> None:
         """Add the call to the window; the oldest leaves it."""
         entry = attempt.window_entry
-        if self.key is not None:
-            entry.key = self.subject(attempt)
-        key, by_key, entries = entry.key, tracker.by_key, tracker.entries
+        by_key, entries = tracker.by_key, tracker.entries
+        if self.key is None:
+            key = entry.likeness
+        else:
+            key = self.subject(attempt)
+            entry.set_key(self.id, key)
         if key in by_key:
             _add_entry(by_key, key, entry)
         else:
@@ -119,11 +122,11 @@ class RepeatChecker(LimitChecker, eq=False, kw_only=True):
         entries.append(entry)
         if len(entries) > self.window:
             oldest = entries.pop(0)
-            key = oldest.key
+            key = oldest.likeness if self.key is None else self._key_of(oldest)
             if by_key[key] is oldest and not tracker.pending_results:
                 del by_key[key]
             else:
-                _remove_entry(tracker, oldest)
+                _remove_entry(tracker, oldest, key)
 
     def complete(self, tracker: Window, attempt: Attempt, outcome: Outcome) -> None:
         """Note a pending result.
@@ -135,20 +138,25 @@ class RepeatChecker(LimitChecker, eq=False, kw_only=True):
         if outcome.harness_flagged or (self.same == "call_and_success" and not outcome.ok):
             self.release(tracker, attempt)
         elif outcome.state == "pending":
-            earlier = tracker.pending_results.get(entry.key)
+            key = self._key_of(entry)
+            earlier = tracker.pending_results.get(key)
             entry.has_new_pending_result = (
                 earlier is not None and earlier != outcome.result_fingerprint
             )
-            if entry.key in tracker.by_key:  # else it has left the window meanwhile
-                tracker.pending_results[entry.key] = outcome.result_fingerprint
+            if key in tracker.by_key:  # else it has left the window meanwhile
+                tracker.pending_results[key] = outcome.result_fingerprint
         elif tracker.pending_results:
-            tracker.pending_results.pop(entry.key, None)
+            tracker.pending_results.pop(self._key_of(entry), None)
 
     def release(self, tracker: Window, attempt: Attempt) -> None:
         """Remove the call from the window."""
         if attempt.window_entry in tracker.entries:
             tracker.entries.remove(attempt.window_entry)
-            _remove_entry(tracker, attempt.window_entry)
+            _remove_entry(tracker, attempt.window_entry, self._key_of(attempt.window_entry))
+
+    def _key_of(self, entry: WindowEntry) -> str:
+        """Return the key that an entry of the window was admitted with."""
+        return entry.likeness if self.key is None else (entry.keys or {})[self.id]
 
 
 class RepeatByToolChecker(RepeatChecker, eq=False, kw_only=True):
@@ -164,7 +172,7 @@ class RepeatByToolChecker(RepeatChecker, eq=False, kw_only=True):
         super().admit(tracker, attempt)
         if len(tools) > self.max_tools:
             for entry in tools.pop(next(iter(tools))):
-                _remove_entry(tracker, entry)
+                _remove_entry(tracker, entry, self._key_of(entry))
 
     def release(self, tracker: Window, attempt: Attempt) -> None:
         """Remove the call from its tool's window."""
@@ -230,16 +238,16 @@ def _add_entry(
         by_key[key] = [found, entry]
 
 
-def _remove_entry(tracker: Window, entry: WindowEntry) -> None:
+def _remove_entry(tracker: Window, entry: WindowEntry, key: str) -> None:
     """Remove an entry from those with its key."""
-    found = tracker.by_key[entry.key]
+    found = tracker.by_key[key]
     if isinstance(found, list):
         found.remove(entry)
         if len(found) == 1:
-            tracker.by_key[entry.key] = found[0]
+            tracker.by_key[key] = found[0]
     else:
-        del tracker.by_key[entry.key]
-        tracker.pending_results.pop(entry.key, None)
+        del tracker.by_key[key]
+        tracker.pending_results.pop(key, None)
 
 
 _COMPARE_BY: dict[str, Comparison] = {

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from policyguard.model.diagnostic import Diagnostic, Span
+from policyguard.report.style import PLAIN, Style
 
 _TAB = 4
 _MAX_WIDTH = 160
@@ -19,9 +20,9 @@ _MAX_LEAD = 60
 """Columns to show before the caret of a truncated line."""
 
 
-def render_text(diagnostics: Iterable[Diagnostic]) -> str:
+def render_text(diagnostics: Iterable[Diagnostic], style: Style = PLAIN) -> str:
     """Render sorted diagnostics with their source lines; empty for none."""
-    return "\n".join(_text(diagnostic) for diagnostic in sort_unique(diagnostics))
+    return "\n".join(_text(diagnostic, style) for diagnostic in sort_unique(diagnostics))
 
 
 def render_json(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
@@ -49,16 +50,17 @@ def sort_unique(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     )
 
 
-def _text(found: Diagnostic) -> str:
+def _text(found: Diagnostic, style: Style) -> str:
     span = found.span
-    lines = [f"{found.severity}[{found.code}]: {_escape(found.message)}"]
+    lines = [style.join([f"{found.severity}[{found.code}]: {_escape(found.message)}"])]
     gutter = " " * len(str(span.line + max(len(found.lines) - 1, 0)))
     lines.append(f"{gutter}--> {_escape(span.file)}:{span.line}:{span.column}")
     if any(line.strip() for line in found.lines):
         lines.append(f"{gutter} |")
         lines += source_excerpt(found.lines, span, len(gutter))
     if found.help:
-        lines.append(f"{gutter} = help: {_escape(found.help)}  (policyguard explain {found.code})")
+        text = f"{gutter} = help: {_escape(found.help)}  (policyguard explain {found.code})"
+        lines.append(style.join([text]))
     return "\n".join(lines) + "\n"
 
 

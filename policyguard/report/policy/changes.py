@@ -9,6 +9,9 @@ from typing import Literal, NamedTuple
 from policyguard.report.escape import for_markdown, for_terminal, json_document
 
 NO_CHANGES = "no change in meaning"
+UNDETERMINED = "undetermined"
+"""A change that is neither tighter nor looser for every call."""
+ANY = "any"
 _MAX_INLINE = 60
 """Characters of a value, or of two, that stand on one line."""
 _SIGNS = {"added": "+", "removed": "-", "changed": "~", "moved": "~"}
@@ -52,11 +55,14 @@ def render_markdown(changes: list[PolicyChange]) -> str:
     rows = ["| entry | was | is | |", "|---|---|---|---|"]
     for change in changes:
         name = f"{change.entry} {change.field}".strip()
-        cells = [_code(name), _code(change.old), _code(change.new), change.direction or "?"]
+        direction = change.direction or UNDETERMINED
+        cells = [_code(name), _code(change.old), _code(change.new), direction]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join([*rows, "", f"{summary(changes)[0].upper()}{summary(changes)[1:]}."])
 
 
+KINDS = ("looser", "tighter", UNDETERMINED, ANY)
+"""The kinds of changes that `describe_failure` counts."""
 FORMATS: dict[str, Callable[[list[PolicyChange]], str]] = {
     "text": render_text,
     "json": render_json,
@@ -70,9 +76,19 @@ def summary(changes: list[PolicyChange]) -> str:
     looser = sum(change.direction == "looser" for change in changes)
     parts = [f"{tighter} tighter", f"{looser} looser"]
     if rest := len(changes) - tighter - looser:
-        parts.append(f"{rest} undetermined")
+        parts.append(f"{rest} {UNDETERMINED}")
     noun = "change" if len(changes) == 1 else "changes"
     return f"{len(changes)} {noun} in meaning: {', '.join(parts)}"
+
+
+def describe_failure(kind: str, changes: list[PolicyChange]) -> str:
+    """Say how many changes are of a kind (a direction, `undetermined` or `any`); empty if none."""
+    found = len(changes)
+    if kind != ANY:
+        found = sum((change.direction or UNDETERMINED) == kind for change in changes)
+    noun = "change" if found == 1 else "changes"
+    kind = "" if kind == ANY else f"{kind} "
+    return f"FAILED: {found} {kind}{noun}" if found else ""
 
 
 def _text(changes: list[PolicyChange]) -> Iterator[str]:
@@ -96,8 +112,7 @@ def _text(changes: list[PolicyChange]) -> Iterator[str]:
 
 
 def _note(change: PolicyChange) -> str:
-    location = f"{for_terminal(change.file)}:{change.line}"
-    return f"{change.direction}, {location}" if change.direction else location
+    return f"{change.direction or UNDETERMINED}, {for_terminal(change.file)}:{change.line}"
 
 
 def _is_long(change: PolicyChange) -> bool:

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from policyguard.report.replay import phrases
-from policyguard.report.replay.figures import Figures, Harm, RuleFigures
+from policyguard.report.replay.figures import Figures, Harm, LabelFigures, RuleFigures
 
 _MAX_CAUSES = 4
 """Entries that a sentence names."""
@@ -44,11 +44,13 @@ class HarmAssessment(NamedTuple):
         return sum(number for _, number in self.causes[_MAX_CAUSES:])
 
 
-def assess_harm(harm: Harm, rules: list[RuleFigures]) -> HarmAssessment:
+def assess_harm(
+    harm: Harm, rules: list[RuleFigures], labels: LabelFigures | None = None
+) -> HarmAssessment:
     """Assess whether the policy would have harmed successful runs."""
     known = harm.succeeded - harm.unknown
     if not known or harm.ci95 is None:
-        reason = "No session is known to have succeeded: pass --labels to say which did."
+        reason = f"No session is known to have succeeded: {_why_unknown(labels)}."
         if harm.succeeded:
             reason = "The recording lacks the data to decide this for the successful sessions."
         sentence = "It is unknown whether this policy would have harmed successful runs"
@@ -64,14 +66,26 @@ def assess_harm(harm: Harm, rules: list[RuleFigures]) -> HarmAssessment:
     return HarmAssessment("hit" if harm.refused else "spared", sentence, causes, confidence)
 
 
+def _why_unknown(labels: LabelFigures | None) -> str:
+    """Say why no session is known to have succeeded."""
+    if labels is None or not (labels.matched or labels.unmatched):
+        return "pass --labels to say which did"
+    if not labels.matched:
+        return phrases.unmatched_labels(labels)
+    matched = phrases.count(labels.matched, "label")
+    return f"{matched} matched; none says that its session succeeded"
+
+
 def describe_refusals(figures: Figures) -> str:
     """Say in how many sessions a call was refused, whatever their outcome, and by what."""
     refused = figures.refused
     causes = _count_causes((rule.id, rule.first) for rule in figures.rules)
     of = phrases.count(refused.of, "session")
-    text = f"a call in {refused.count or 'none'} of {of} with a call{_causes_text(causes)}"
-    undecided = figures.undecided.count
-    return f"{text}; {undecided:,} more undetermined" if undecided else text
+    text = f"a call in {refused.count:,} of {of}{_causes_text(causes)}"
+    if not refused.count:
+        text = f"no call in {f'any of {of}' if refused.of > 1 else of}"
+    undecided = phrases.count(figures.undecided.count, "more session", "more sessions")
+    return f"{text}; {undecided} undetermined" if figures.undecided.count else text
 
 
 def describe_change(figures: Figures) -> str | None:
@@ -88,7 +102,7 @@ def describe_change(figures: Figures) -> str | None:
 
 def next_step(figures: Figures) -> str | None:
     """Say how to see and prevent the refusals in successful runs; None without any."""
-    if assess_harm(figures.harm, figures.rules).kind != "hit":
+    if assess_harm(figures.harm, figures.rules, figures.labels).kind != "hit":
         return None
     text = "see the refused calls with `--format html -o report.html`"
     rule = sort_rules_by_harm(figures.rules)[0]

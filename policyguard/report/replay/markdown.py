@@ -63,7 +63,7 @@ def _lines(figures: Figures) -> Iterator[str]:
 
 
 def _assessment(figures: Figures) -> str:
-    found = assess_harm(figures.harm, figures.rules)
+    found = assess_harm(figures.harm, figures.rules, figures.labels)
     causes = [f"{number:,} by {_code(id_, 60)}" for id_, number in found.main_causes]
     if found.other_causes:
         causes.append(f"{found.other_causes:,} by others")

@@ -39,8 +39,13 @@ def labels(figures: LabelFigures) -> str:
     """Format how many labels matched a session."""
     return (
         f"{figures.matched:,} matched, {figures.unmatched:,} matched no session, "
-        f"{figures.disagree:,} contradicted the recording"
+        f"{label_conflicts(figures)}"
     )
+
+
+def label_conflicts(figures: LabelFigures) -> str:
+    """Format how many labels contradict the recorded outcome."""
+    return f"{figures.disagree:,} contradicted the recording"
 
 
 def unmatched_labels(figures: LabelFigures) -> str:

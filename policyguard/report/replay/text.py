@@ -30,10 +30,13 @@ _ALL = 1 << 30
 def render_text(figures: Figures, style: Style = PLAIN, *, verbose: bool = False) -> str:
     """Render the report that `policyguard simulate` prints.
 
-    It begins and ends with the result. With `verbose` it lists all sessions, errors and skipped
-    places that the figures hold.
+    It begins with the result, and ends with it if a terminal cannot show all of it. With `verbose`
+    it lists all sessions, errors and skipped places that the figures hold.
     """
-    return style.join(_lines(figures, style, None if verbose else MAX_ITEMS))
+    text = style.join(_lines(figures, style, None if verbose else MAX_ITEMS))
+    if not style.is_beyond_screen(text):
+        return text
+    return "\n".join([text, style.join(["", *_result(figures, style)])])
 
 
 def _lines(figures: Figures, style: Style, max_items: int | None) -> Iterator[str]:
@@ -69,12 +72,10 @@ def _lines(figures: Figures, style: Style, max_items: int | None) -> Iterator[st
     yield ""
     yield from _outcomes(figures, style)
     yield from _gates(figures, style)
-    yield ""
-    yield from _result(figures, style)
 
 
 def _result(figures: Figures, style: Style) -> Iterator[str]:
-    found = assess_harm(figures.harm, figures.rules)
+    found = assess_harm(figures.harm, figures.rules, figures.labels)
     text = for_terminal(found.text)
     text = style.bad(text) if found.kind == "hit" else style.strong(text)
     yield f"result  {text} {found.confidence}"
@@ -89,12 +90,12 @@ def _rules(figures: Figures, style: Style, max_items: int | None) -> Iterator[st
         yield ""
         head = f"  {'by':<{width}}  {'effect':<6} {'harmed':>6} {'hits':>6} {'sessions':>8}"
         gap = " " if style.narrow else "  "
-        yield f"{head}{gap}share, 95 % interval"
+        yield f"{head}{gap}{'share' if style.narrow else 'share, 95 % interval'}"
         for rule in sort_rules_by_harm(figures.rules):
             harmed = f"{rule.first_succeeded:>6}"
-            share = phrases.short_rate(rule.rate, rule.ci95)
-            if not style.narrow:
-                share = f"{style.bar(rule.rate or 0.0)} {share}"
+            share = f"{style.bar(rule.rate or 0.0)} {phrases.short_rate(rule.rate, rule.ci95)}"
+            if style.narrow:
+                share = phrases.rate(rule.rate, None)
             yield (
                 f"  {_rule(rule):<{width}}  {rule.effect:<6} "
                 f"{style.bad(harmed) if rule.first_succeeded else harmed} "
@@ -165,8 +166,9 @@ def _outcomes(figures: Figures, style: Style) -> Iterator[str]:
         text = f"harm    {phrases.harm(harm)}"
         yield style.bad(text) if harm.refused else text
         yield f"catch   {phrases.catch(catch)}"
-    if labels.matched or labels.unmatched:
-        yield f"labels  {phrases.labels(labels)}"
+    if labels.disagree or (labels.matched and not labels.unmatched):
+        count = phrases.count(labels.matched, "label")
+        yield f"labels  {count} matched, {phrases.label_conflicts(labels)}"
 
 
 def _errors(figures: Figures, style: Style, max_items: int | None) -> Iterator[str]:

@@ -54,9 +54,10 @@ def check(context: LintContext) -> Iterator[Finding]:
         kept = [_counts(item) for item in _list_items(node)]
         lost = [text for item in old.items if (text := _counts(item)) not in kept]
         if kept and lost:
+            verb = "counts" if len(lost) == 1 else "count"
             message = (
-                f"this replaces {len(old.items)} inherited `{path[-1]}` limits; none counts "
-                f"{', '.join(dict.fromkeys(lost))} any more"
+                f"this replaces {len(old.items)} inherited `{path[-1]}` limits; what "
+                f"{len(lost)} of them {verb} is not counted any more"
             )
             span = find_span(top, path, key=True)
             help_text = "repeat those that shall hold besides, or ignore this with a reason"

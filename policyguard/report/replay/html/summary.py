@@ -17,7 +17,7 @@ def summary_section(figures: Figures, entries: Mapping[str, str]) -> Element:
 
     `entries` are the ids of the policy's entries in the page.
     """
-    assessment = assess_harm(figures.harm, figures.rules)
+    assessment = assess_harm(figures.harm, figures.rules, figures.labels)
     change = describe_change(figures)
     banner = element(
         "div",

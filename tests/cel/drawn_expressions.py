@@ -10,18 +10,22 @@ from typing import Any
 
 from policyguard.cel import Function
 from tests.cel.drawn_values import (
+    ATOMS,
+    BODIES,
     DURATIONS,
     EDGES,
     FIELDS,
     FORMS,
     LIST_PATHS,
     LISTS,
+    MACROS,
     MAPS,
     NAMES,
     OPERATORS,
     POOLS,
     PREPARED,
     RECEIVERS,
+    SOURCES,
     TIMESTAMPS,
     URLS,
     ZONES,
@@ -113,6 +117,27 @@ def draw_condition(pick: Pick, depth: int = 3) -> str:
     while "PART" in filled:
         filled = filled.replace("PART", part(depth), 1)
     return filled
+
+
+def draw_logic(pick: Pick, depth: int = 3) -> str:
+    """Return operands of which some fail, and others may decide."""
+    if depth == 0 or pick(True, False, False, False):
+        return str(pick(*ATOMS))
+    parts = [draw_logic(pick, depth - 1) for _ in range(pick(2, 2, 3))]
+    form = pick("&&", "&&", "||", "||", "?", "!", "==")
+    if form == "!":
+        return f"!({parts[0]})"
+    if form == "?":
+        return f"({parts[0]} ? {parts[1]} : {parts[-1]})"
+    return "(" + f" {form} ".join(parts) + ")"
+
+
+def draw_loop(pick: Pick) -> str:
+    """Return a macro on a list, a map, or what is neither."""
+    source, macro = pick(*SOURCES), pick(*MACROS)
+    macro = macro.replace("A", pick(*BODIES)).replace("B", pick(*BODIES))
+    again = f".{pick(*MACROS).replace('A', 'true').replace('B', 'v')}"
+    return f"{source}.{macro}{pick('', '', '', again)}"
 
 
 def edit(pick: Pick, source: str) -> str:

@@ -29,7 +29,17 @@ STRINGS = (
         "'\\U0001F431'",
     ),
 )
-BYTES = ("b''", "b'abc'", "b'\\xff'", "b'é'", "b'\\303\\251'", "br'\\x41'", 'B"a"', "b'\\u00e9'")
+BYTES = (
+    "b''",
+    "b'abc'",
+    "b'a\\xffé\\101z'",
+    "b'\\xff'",
+    "b'é'",
+    "b'\\303\\251'",
+    "br'\\x41'",
+    'B"a"',
+    "b'\\u00e9'",
+)
 DURATIONS = (
     *("'0s'", "'1s'", "'-90s'", "'1h30m'", "'1.5s'", "'24h'", "'100ms'", "'1ns'", "'1d'", "'5 m'"),
     *("'9223372036s'", "'9223372037s'", "'-9223372036.854775808s'", "''", "'1h-30m'", "'.5h'"),
@@ -220,7 +230,19 @@ POOLS: dict[str, Sequence[str]] = {
     "timestamp": [f"timestamp({text})" for text in TIMESTAMPS],
     "list": LISTS,
     "map": MAPS,
-    "type": ("int", "type(1)", "string", "type('a')", "list", "type(null)", "type([1])", "type"),
+    "type": (
+        "google.protobuf.Timestamp",
+        "google.protobuf.Duration",
+        "google.x",
+        "int",
+        "type(1)",
+        "string",
+        "type('a')",
+        "list",
+        "type(null)",
+        "type([1])",
+        "type",
+    ),
     "record": ("session", "call", "outcome"),
 }
 RECEIVERS = {
@@ -358,5 +380,35 @@ EDGES = (
         "{?'a': 1}",
         ";",
         "'''",
+    ),
+)
+ATOMS = (
+    *("true", "false", "b", "c", "b", "d.yes", "d.no", "d.missing", "d.no", "1 / i == 1", "d", "1"),
+    *("li.exists(v, v == 1)", "li.all(v, v / i > 0)", "li.exists(v, d.missing)", "d.n > 1", "null"),
+    *("li.exists_one(v, v > 1)", "has(d.missing)", "li.all(v, v > 0 || d.missing)", "'x' in d"),
+    *("li.map(v, v / i).size() > 1", "li.filter(v, d.no).size() == 0", "d.all(k, v, v == true)"),
+)
+"""Conditions that hold, do not, fail, are not bool, or need a loop."""
+SOURCES = (
+    *("[1, 2, 3]", "[]", "li", "['a', 'b', 'a']", "[1, 'a', null]", "{'a': 1, 'b': 2}", "{}", "d"),
+    *("[[1], [2, 3]]", "[{'a': 1}, {}]", "{1: 'x', 2: 'y'}", "[true, false]", "d.n", "'abc'", "i"),
+    *("dyn([3, 1])", "dyn({'n': 1})", "[0, 1, 0]", "[d, d]", "d.list", "dyn(5)", "li.map(x, x)"),
+)
+BODIES = (
+    *("v == 1", "v", "v > 1", "v / v == 1", "v.a == 1", "has(v.a)", "true", "k == 0", "k", "v + v"),
+    *("v in li", "v == v", "k == 'a' || v.a", "v ? 1 : 2", "false", "v != v", "[v]", "{'v': v}"),
+    *("type(v) == int", "li.exists(w, w == v)", "v < 3 && b", "d.missing", "size(v) > 0", "{v: v}"),
+)
+MACROS = (
+    *("all(v, A)", "exists(v, A)", "exists_one(v, A)", "map(v, A)", "map(v, A, B)", "filter(v, A)"),
+    *("all(k, v, A)", "exists(k, v, A)", "existsOne(k, v, A)", "transformList(k, v, B)"),
+    *("transformList(k, v, A, B)", "transformMap(k, v, B)", "transformMap(k, v, A, B)"),
+    *("map(v, A).exists(v, B)", "filter(v, A).map(v, B)", "all(v, A || B)", "exists(v, A && B)"),
+    *("map(v, B)[0]", "transformMap(k, v, B).size()", "all(v.a, A)", "filter(1, A)", "map(v)"),
+    *(
+        "exists(v, v, A)",
+        "transformMapEntry(k, v, {k: v})",
+        "map(v, A) == [B]",
+        "exists_one(k, v, A)",
     ),
 )

@@ -32,7 +32,7 @@ from tests.cel.reference_engines import TYPED, UNTYPED
 from tests.compiler.setup import read_text
 
 FILE = Path(__file__).parents[1] / "cases" / "drawn_expressions.txt"
-SEEDS = range(48)
+SEEDS = range(40)
 SHOWN = 60
 """Characters of an expression that are written down, and half of those of a value."""
 
@@ -242,10 +242,23 @@ def describe(source: str, declared: cel.Declarations, contexts: list[dict[str, A
     return f"{shorten(source, SHOWN)} => {' | '.join(shown)} {crc:08x}"
 
 
+LOOPS = cel.Declarations(
+    {"b": cel.BOOL, "c": cel.BOOL, "i": cel.INT, "li": cel.list_of(cel.INT), "d": cel.DYN}
+)
+LOOP_CONTEXTS: list[dict[str, Any]] = [
+    {"b": True, "c": False, "i": 1, "li": [1, 2], "d": {"yes": True, "no": False, "n": 3}},
+    {"b": False, "c": True, "i": 0, "li": [], "d": {"yes": 1, "n": [], "list": [1, "a"], "x": 0}},
+]
+
+
 def draw_lines(seed: int) -> Iterator[str]:
     """Yield a line for each expression of a seed."""
     for source in draw_sources(seed):
         yield describe(source, declarations(), CONTEXTS)
+    pick = make_pick(f"loops {seed}")
+    for number in range(16):
+        source = (draw.draw_loop, draw.draw_logic)[number % 2](pick)
+        yield describe(source, LOOPS, LOOP_CONTEXTS)
     for number in range(8 * seed, 8 * seed + 8):
         contexts = [draw_data(random.Random(number + shift)) for shift in (0, 10**6)]  # noqa: S311
         source = Expressions(number).next()

@@ -163,7 +163,16 @@ def limited_sources() -> list[str]:
     for depth in range(1, 35):
         chosen = f"1 == 2 ? false : {chosen}"
         chains += [chosen] if depth > 28 else []
+    odd = ("1b'x'", "1r'x'", "a.b'x'", "'a'b'c'", "(b'a')", "ab'x'", "abr'x'", "[r'x']", "!b'x'")
+    odd += (
+        "\nmissing",
+        " \n missing + 1",
+        "\n\n'a' in 1",
+        "session['calls'] + 1",
+        "1 +\n\tmissing",
+    )
     return [
+        *odd,
         *nested,
         *chains,
         *(f"{'!' * count}true" for count in (29, 30, 31, 32, 33)),

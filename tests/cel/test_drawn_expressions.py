@@ -8,12 +8,10 @@ difference.
 
 from __future__ import annotations
 
-import os
 import random
 import zlib
 from collections.abc import Iterator, Mapping
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,9 +28,10 @@ from tests.cel.expressions import Expressions
 from tests.cel.expressions import data as draw_data
 from tests.cel.reference_engines import TYPED, UNTYPED
 from tests.compiler.setup import read_text
+from tests.pinned_lines import PinnedLines
 
-FILE = Path(__file__).parents[1] / "cases" / "drawn_expressions.txt"
-SEEDS = range(40)
+PINNED = PinnedLines("drawn_expressions.txt")
+SEEDS = range(36)
 SHOWN = 60
 """Characters of an expression that are written down, and half of those of a value."""
 
@@ -265,28 +264,9 @@ def draw_lines(seed: int) -> Iterator[str]:
         yield describe(source, TYPED if number % 2 else UNTYPED, contexts)
 
 
-@lru_cache
-def read_expressions() -> dict[str, list[str]]:
-    """Return the lines of each seed that were written down."""
-    if not FILE.exists():
-        return {}
-    paragraphs = FILE.read_text("utf-8").strip().split("\n\n")
-    return {title: lines for title, *lines in (one.split("\n") for one in paragraphs)}
-
-
-def check_lines(title: str, lines: list[str]) -> None:
-    """Compare lines with what was written down, or write them down."""
-    if os.environ.get("POLICYGUARD_PIN"):
-        read_expressions()[title] = lines
-        paragraphs = ("\n".join([key, *kept]) for key, kept in read_expressions().items())
-        FILE.write_text("\n\n".join(paragraphs) + "\n", "utf-8")
-    for line, was in zip(lines, read_expressions()[title], strict=True):
-        assert line == was
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_drawn_expressions_come_to_what_was_written_down(seed: int) -> None:
-    check_lines(f"seed {seed}", [*draw_lines(seed)])
+    PINNED.check(f"seed {seed}", [*draw_lines(seed)])
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -313,7 +293,7 @@ def test_an_activation_gives_what_variables_give(seed: int) -> None:
         kept = prefilter(activation)
         assert {n for n, (value, _) in enumerate(found) if value != "False"} <= {*kept}
         lines.append(f"{kept} of {len(programs)}")
-    check_lines(f"prefilter {seed}", lines)
+    PINNED.check(f"prefilter {seed}", lines)
 
 
 LIMITED = {
@@ -335,4 +315,4 @@ LIMITED = {
 def test_expressions_at_the_limits_come_to_what_was_written_down() -> None:
     declared = cel.Declarations(dict.fromkeys(LIMITED, cel.DYN))
     lines = [describe(source, declared, [LIMITED]) for source in draw.limited_sources()]
-    check_lines("limits", lines)
+    PINNED.check("limits", lines)

@@ -163,7 +163,19 @@ def limited_sources() -> list[str]:
     for depth in range(1, 35):
         chosen = f"1 == 2 ? false : {chosen}"
         chains += [chosen] if depth > 28 else []
-    odd = ("1b'x'", "1r'x'", "a.b'x'", "'a'b'c'", "(b'a')", "ab'x'", "abr'x'", "[r'x']", "!b'x'")
+    odd = (
+        "1b'x'",
+        "1r'x'",
+        "a.b'x'",
+        "'a'b'c'",
+        "1 inb'x'",
+        "'a' inr'x'",
+        "(b'a')",
+        "ab'x'",
+        "abr'x'",
+        "[r'x']",
+        "!b'x'",
+    )
     odd += (
         "\nmissing",
         " \n missing + 1",

@@ -273,3 +273,15 @@ def test_plain_values_come_to_what_was_written_down() -> None:
                 found = [f"{error.kind}: {error}"]
             lines.append(f"{depth} levels: {zlib.crc32(str(found).encode()):08x} {found[0][:20]}")
     PINNED.check("plain values", lines)
+
+
+def test_attribute_paths_come_to_what_was_written_down() -> None:
+    lines = []
+    for path in ("a", "a.b", "", "a..b", ".a", "1a", "class", "a.class", "a b", "a()", "é", "a.1"):
+        try:
+            cel.Declarations({"x": cel.INT}, attributes={"x": path})
+        except ValueError as error:
+            lines.append(f"{path}: {error}")
+        else:
+            lines.append(f"{path}: accepted")
+    PINNED.check("attribute paths", lines)

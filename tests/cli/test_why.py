@@ -121,7 +121,7 @@ def test_a_case_is_named(run: Any, kept: str) -> None:
 def test_state_is_that_of_the_call(run: Any) -> None:
     third = explain(run, "c7")
     assert third["result"] == "failed: no such file: x"
-    assert third["entries"]["limits/default/failures/2"]["text"].startswith(
+    assert third["entries"]["limits/default/failures/same-call"]["text"].startswith(
         "this call has failed twice"
     )
     assert third["entries"]["budgets/steps"]["text"] == "2 of 4 left"

@@ -82,8 +82,9 @@ export interface components {
          *     `id` names the entry (`limits/default/repeat`, `budgets/spend`, `rules/no-push`), `reason` is
          *     a word for programs (`repeat`, `budget`, `rule` …), `text` and `instead` are for the model.
          *     `used` and `limit` are in the entry's own unit; `retry_after` is seconds; `confidence` is that
-         *     of a learned constraint, from 0 to 1. `quotes` says that the texts may have words of the call in
-         *     them, or of an earlier result: a journal leaves them out.
+         *     of a learned constraint, from 0 to 1. `doubt` says what of the call is not known, where that is
+         *     why the entry fired; `text` has it as well. `quotes` says that the texts may have words of the
+         *     call in them, or of an earlier result: a journal leaves them out.
          */
         Violation: {
             id: string;
@@ -100,6 +101,8 @@ export interface components {
             retry_after?: number | null;
             /** @default null */
             confidence?: number | null;
+            /** @default  */
+            doubt?: string;
             /** @default false */
             quotes?: boolean;
         };

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import jsonschema
@@ -15,6 +16,7 @@ from policyguard.model import entry, limits, marks, policy, shell
 from policyguard.model.effect import Effect
 
 DOCUMENT = schema.document()
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def objects(found: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -159,3 +161,15 @@ def literals(kind: Any) -> set[str]:
     if get_origin(kind) is Literal:
         return set(get_args(kind))
     return {value for part in get_args(kind) if part is not type(None) for value in literals(part)}
+
+
+@pytest.mark.parametrize("part", ["shell_program", "shell_wrapper", "shell_code", ""])
+def test_the_page_on_commands_explains_each_key(part: str) -> None:
+    shell = DOCUMENT["properties"]["classify"]["properties"]["shell"]
+    keys = (DOCUMENT["$defs"][part] if part else shell)["properties"]
+    lines = (DOCS / "shell.md").read_text("utf-8").splitlines()
+    for key, described in keys.items():
+        text = described.get("description", "").replace("|", "\\|")
+        row = f"| `{key}` | {text[:1].upper()}{text[1:]} |"
+        is_own_part = not part and key in ("programs", "wrappers", "code", "bounds", "replace")
+        assert is_own_part or row in lines

@@ -8,9 +8,8 @@ short, and a checksum of all of it. After a change of behaviour that is wanted, 
 from __future__ import annotations
 
 import json
-import os
 import zlib
-from functools import lru_cache
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from click.testing import CliRunner
 
 from policyguard.cli import main
 from tests.guard.play import number_ids, see_at_once
+from tests.pinned_lines import PinnedLines
 
 from .drawn_recordings import Drawing
 
@@ -26,7 +26,7 @@ __all__ = ["see_at_once"]
 
 pytestmark = pytest.mark.usefixtures("see_at_once")
 
-FILE = Path(__file__).parents[1] / "cases" / "drawn_replays.txt"
+PINNED = PinnedLines("drawn_replays.txt")
 SEEDS = range(60)
 EXPLAINED = range(100, 112)
 SUGGESTED = range(200, 208)
@@ -56,34 +56,12 @@ def _rounded(value: Any) -> Any:
     return round(value, 6) if isinstance(value, float) else value
 
 
-def describe_report(text: str) -> list[str]:
-    report = json.loads(text)
-    return [describe(name, part) for name, part in report.items() if part and name not in _VARYING]
-
-
-@lru_cache
-def read_replays() -> dict[str, list[str]]:
-    """Return the lines of each replay that was written down."""
-    replays: dict[str, list[str]] = {}
-    title = ""
-    for line in FILE.read_text("utf-8").splitlines():
-        if line.startswith("  "):
-            replays[title].append(line)
-        else:
-            replays[title := line] = []
-    return replays
-
-
-def compare(title: str, lines: list[str]) -> None:
-    if os.environ.get("POLICYGUARD_PIN"):
-        replays = read_replays()
-        for old in [old for old in replays if old.split(":")[0] == title.split(":")[0]]:
-            del replays[old]
-        replays[title] = lines
-        ordered = sorted(replays.items(), key=lambda item: int(item[0].split(":")[0].split()[1]))
-        text = "".join(f"{head}\n" + "".join(f"{x}\n" for x in body) for head, body in ordered)
-        FILE.write_text(text, "utf-8")
-    assert lines == read_replays()[title]
+def describe_run(options: Sequence[str], code: int, printed: str, said: str) -> list[str]:
+    """Return the lines about a report, and how it came about."""
+    lines = [" ".join(options), f"  exit code {code}", *(f"  {line}" for line in said.splitlines())]
+    report = json.loads(printed) if printed else {}
+    found = [(name, part) for name, part in report.items() if part and name not in _VARYING]
+    return lines + [describe(name, part) for name, part in found]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -112,9 +90,7 @@ def test_a_drawn_replay_is_reported_as_it_was_written_down(
     gates = ("harm.rate > 0.1", "size(rules) > 2", "baseline.newly_refused.failed > 0")
     options += drawing.pick((), ("--fail-on", drawing.pick(*gates)))
     code, printed, said = run("simulate", *traces, *options, "--format", "json")
-    title = f"replay {seed}: {' '.join((*traces, *options))}"
-    lines = [f"  exit code {code}", *(f"  {line}" for line in said.splitlines())]
-    compare(title, lines + (describe_report(printed) if printed else []))
+    PINNED.check(f"replay {seed}", describe_run((*traces, *options), code, printed, said))
 
 
 @pytest.mark.parametrize("seed", EXPLAINED)
@@ -133,7 +109,7 @@ def test_decisions_of_a_drawn_play_are_explained_as_they_were(
         code, printed, said = run("why", *arguments, "--format", "json")
         text = number_ids(f"{printed}{said}", names)
         lines.append(f"  {session} {names.get(call, call)}: {code} {zlib.crc32(text.encode()):08x}")
-    compare(f"replay {seed}: why", lines)
+    PINNED.check(f"why {seed}", lines)
 
 
 def _decided(journal: Path) -> list[tuple[str, str]]:
@@ -156,5 +132,4 @@ def test_proposals_from_drawn_recordings_are_what_they_were(
     options = ["--policy", str(policy), "--labels", "labels.jsonl"]
     options += ["--max-harm", drawing.pick("0.1", "0.3"), "--delta", drawing.pick("0.1", "0.4")]
     code, printed, said = run("suggest", "one.jsonl", *options, "--format", "json")
-    lines = [f"  exit code {code}", *(f"  {line}" for line in said.splitlines())]
-    compare(f"replay {seed}: suggest {' '.join(options)}", lines + describe_report(printed))
+    PINNED.check(f"suggest {seed}", describe_run(options, code, printed, said))

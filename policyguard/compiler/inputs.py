@@ -49,6 +49,11 @@ class InputFile(msgspec.Struct, frozen=True, array_like=True):
         return data is not None and hashlib.sha256(data).digest() == self.sha256
 
 
+def pack_folder(name: str) -> str:
+    """Return where a pack of this name is below those that ship, as `packs/coding-agent`."""
+    return "core" if name == "core" else f"packs/{name.removeprefix('packs/')}"
+
+
 class Inputs(msgspec.Struct, frozen=True, array_like=True):
     """All files read, and environment variables (None: not set)."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
-from policyguard.compiler.inputs import PACK_NAME
+from policyguard.compiler.inputs import PACK_NAME, pack_folder
 from policyguard.compiler.load import schema
 from policyguard.engines.source import read_source
 from policyguard.engines.yaml_top_keys import has_top_keys, read_top_keys
@@ -69,8 +69,7 @@ def _pack_file(name: str) -> Path | None:
     if not PACK_NAME.fullmatch(name):
         return None
     packs = Path(import_module("policyguard.policies").__path__[0])
-    bare = name.removeprefix("packs/")
-    file = packs / ("core" if name == "core" else f"packs/{bare}") / "policy.yaml"
+    file = packs / pack_folder(name) / "policy.yaml"
     return file if file.is_file() else None
 
 

@@ -247,7 +247,7 @@ def _resolve_name(name: str | Path, origin: _FileRef | None) -> _FileRef | _Fail
 def _resolve_pack(name: str) -> _FileRef | _Failure:
     packs = resources.files("policyguard.policies")
     bare = name.removeprefix("packs/")
-    inside = "core" if name == "core" else f"packs/{bare}"
+    inside = inputs.pack_folder(name)
     folder = packs.joinpath(*inside.split("/"))
     if not folder.joinpath("policy.yaml").is_file():
         known = ["core", *_list_packs(packs.joinpath("packs"))]

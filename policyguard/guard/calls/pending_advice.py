@@ -24,7 +24,6 @@ from policyguard.model.text import sanitize
 
 T = TypeVar("T")
 
-
 _FAILURES = ("failures", "outage")
 """Limits whose advice is moot once the call has succeeded."""
 
@@ -48,7 +47,8 @@ class PendingAdvice:
         self.texts.setdefault(batch or call, []).append(text)
         if not batch and all(limit_kind(id_) in _FAILURES for id_ in entries):
             self.of_failures.add(call)
-        self._keep_latest()
+        _keep_latest(self.texts, self._max_entries)
+        self.of_failures &= self.texts.keys()
 
     def drop(self, call: str) -> None:
         """Forget the texts of a call."""
@@ -61,17 +61,16 @@ class PendingAdvice:
         _keep_latest(self.answers, self._max_entries)
 
     def take(self, call: str, batch: str, *, succeeded: bool) -> str:
-        """Return the texts for a result; forget them if it is the last one."""
+        """Return the texts for a result; forget them, but those of a batch.
+
+        What was noted of failures alone does not come with a success.
+        """
         texts = self.texts.get(batch or call, ())
         if succeeded and call in self.of_failures:
             texts = ()
         self.drop(call)
         answers, self.answers = self.answers, {}
         return "\n".join([*texts, *answers.values()])
-
-    def _keep_latest(self) -> None:
-        while len(self.texts) > self._max_entries:
-            self.drop(next(iter(self.texts)))
 
 
 class RebuiltAdvice:

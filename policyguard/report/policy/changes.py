@@ -77,8 +77,7 @@ def summary(changes: list[PolicyChange]) -> str:
     parts = [f"{tighter} tighter", f"{looser} looser"]
     if rest := len(changes) - tighter - looser:
         parts.append(f"{rest} {UNDETERMINED}")
-    noun = "change" if len(changes) == 1 else "changes"
-    return f"{len(changes)} {noun} in meaning: {', '.join(parts)}"
+    return f"{len(changes)} {_noun(len(changes))} in meaning: {', '.join(parts)}"
 
 
 def describe_failure(kind: str, changes: list[PolicyChange]) -> str:
@@ -86,9 +85,12 @@ def describe_failure(kind: str, changes: list[PolicyChange]) -> str:
     found = len(changes)
     if kind != ANY:
         found = sum((change.direction or UNDETERMINED) == kind for change in changes)
-    noun = "change" if found == 1 else "changes"
     kind = "" if kind == ANY else f"{kind} "
-    return f"FAILED: {found} {kind}{noun}" if found else ""
+    return f"FAILED: {found} {kind}{_noun(found)}" if found else ""
+
+
+def _noun(count: int) -> str:
+    return "change" if count == 1 else "changes"
 
 
 def _text(changes: list[PolicyChange]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from policyguard.model.limits import limit_kind
 from policyguard.report.suggest.figures import SweepPoint
 from policyguard.simulate.suggest.candidate_path import ExploredSpace
 from policyguard.simulate.suggest.override_layer import Entries
@@ -102,4 +103,4 @@ class Sweep:
 
 def _follows_refusals(entry: str) -> bool:
     """Return whether an entry refuses only calls that others refuse."""
-    return entry.startswith("limits/") and entry.endswith("/refusals")
+    return limit_kind(entry) == "refusals"

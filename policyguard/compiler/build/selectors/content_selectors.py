@@ -94,9 +94,9 @@ class ContentSelectors:
 
     def compile_doubts(self, entry: SelectiveEntry, path: Path) -> tuple[Doubt, ...]:
         """Return what may be said of calls that the entry at a path is not certainly about."""
-        commands = entry.commands
-        is_of_commands = commands is not None and _asks_paths_of_commands(entry)
-        find_paths = self._path_finder(commands) if commands and is_of_commands else all_paths
+        find_paths: PathFinder = all_paths
+        if entry.commands is not None and _asks_paths_of_commands(entry):
+            find_paths = self._path_finder(entry.commands)
         return self._doubts.compile(entry, path, find_paths)
 
     def _compile_covering(self, key: str, selector: Selector) -> Selects:

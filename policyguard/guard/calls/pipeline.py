@@ -18,9 +18,7 @@ from msgspec.structs import replace
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.charges import (
     grant_charge,
-    is_owned,
     negate_charges,
-    parent_charges,
     spend_charges,
 )
 from policyguard.evaluator.evaluation import ALLOWED, GuardMode
@@ -30,6 +28,7 @@ from policyguard.evaluator.transitions import admit as admit_call
 from policyguard.evaluator.transitions import complete as complete_call
 from policyguard.evaluator.transitions import halt_by_result
 from policyguard.guard.calls import decisions
+from policyguard.guard.calls.ancestor_charges import AncestorCharges, reverse
 from policyguard.guard.calls.known_calls import KnownCalls
 from policyguard.guard.calls.pending_advice import PendingAdvice
 from policyguard.guard.calls.result_editing import build_recorded, evaluate_parts
@@ -41,7 +40,6 @@ from policyguard.model.effect import Effect
 from policyguard.model.errors import ArgumentsError, ClosedError
 from policyguard.model.event import (
     Approved,
-    Charge,
     ChildCharged,
     Completed,
     Event,
@@ -65,6 +63,7 @@ class CallPipeline(KnownCalls):
         super().__init__(guard, state, first_number)
         self.steady_clock = guard._steady_clock
         self.advice = PendingAdvice(guard._evaluator.bounds.in_flight)
+        self._ancestors = AncestorCharges(guard, state)
         self._is_unreported_noted = False
 
     def check(
@@ -93,7 +92,7 @@ class CallPipeline(KnownCalls):
             identity = None
             with suppress(Exception):
                 identity, invalid_reason = _identify_odd(evaluator, attempt)
-        ancestor_events: list[ChildCharged] | None = None
+        written: list[ChildCharged] | None = None
         is_spending = False
         with guard._lock:
             if requires_new and self.resolve_host_call(attempt.host_call, in_flight_only=True):
@@ -184,12 +183,10 @@ class CallPipeline(KnownCalls):
                     if guard._has_audience:
                         guard._events.emit_admitted(attempt, decision)
                         if attempt.charges:
-                            ancestor_events = []
-                            self._charge_ancestors(
-                                attempt.charges, attempt.at, emitted=ancestor_events
-                            )
+                            written = []
+                            self._ancestors.write(attempt.charges, attempt.at, written=written)
                         if attempt.cleared:
-                            ancestor_events = ancestor_events or []
+                            written = written or []
                             guard._events.emit_run_marks(state, attempt.at, (), attempt.cleared)
                     if guard._stored_marks is not None:
                         guard._stored_marks.save_cleared(attempt)
@@ -200,9 +197,7 @@ class CallPipeline(KnownCalls):
                         self.advice.add(decision.id, attempt.batch, decision.message, entries)
             except (JournalError, StoreError) as error:
                 allow = self._allow_on_error and not is_spending
-                return self._handle_write_error(
-                    decision, attempt, error, ancestor_events, allow=allow
-                )
+                return self._handle_write_error(decision, attempt, error, written, allow=allow)
         if guard_state.host_reports.pending:
             return guard_state.host_reports.report(decision)
         return decision
@@ -237,7 +232,7 @@ class CallPipeline(KnownCalls):
             released = Released(self._state.id, attempt.at, decision.id)
             self._guard._state.fold(released)
             if emitted is not None:
-                self._journal_reversal([released, *map(_reverse, emitted)])
+                self._journal_reversal([released, *map(reverse, emitted)])
             elif isinstance(error, StoreError):  # it is written, and not anchored
                 self._journal_reversal([released])
             evaluation = decisions.internal_error(attempt, error, allow=False)
@@ -309,7 +304,7 @@ class CallPipeline(KnownCalls):
                 try:
                     guard._events.emit_completed(result, bool(learned))
                     if result.charges:
-                        self._settle_ancestors(result.charges, attempt)
+                        self._ancestors.settle(result.charges, attempt)
                     if state.marks is not None and (result.marks or attempt.cleared):
                         again = state.marks.find_cleared_again(attempt)
                         guard._events.emit_run_marks(state, at, result.marks, again)
@@ -329,7 +324,7 @@ class CallPipeline(KnownCalls):
             evaluator = self._guard._evaluator
             charges = spend_charges(evaluator, self._state, event)
             event = replace(event, session=self._state.id, charges=charges)
-            self.fold(event, partial(self._charge_ancestors, charges, event.at))
+            self.fold(event, partial(self._ancestors.write, charges, event.at))
 
     def approve(self, event: Approved) -> None:
         """Note an approval, and raise the budgets that asked. Raises what `grant` raises."""
@@ -337,12 +332,10 @@ class CallPipeline(KnownCalls):
             raised = self._state.approvals.charges_to_extend(event.fingerprint)
             self.fold(event)
             for charge in raised:  # a repeated approval raises nothing more
-                extend = self._guard._evaluator.budgets[charge.budget].extension
-                by, wall = event.by, event.wall
+                budget, by, wall = charge.budget, event.by, event.wall
+                extend = self._guard._evaluator.budgets[budget].extension
                 self.grant(
-                    Granted(
-                        event.session, event.at, charge.budget, extend, by, charge.key, wall=wall
-                    )
+                    Granted(event.session, event.at, budget, extend, by, charge.key, wall=wall)
                 )
 
     def grant(self, event: Granted) -> None:
@@ -350,7 +343,7 @@ class CallPipeline(KnownCalls):
         with self._guard._lock:
             raised = grant_charge(self._guard._evaluator, self._state, event)
             raised_limits = () if raised is None else (raised,)
-            self.fold(event, partial(self._charge_ancestors, (), event.at, raised_limits))
+            self.fold(event, partial(self._ancestors.write, (), event.at, raised_limits))
 
     def release(self, event: Released, decision: Decision | str) -> None:
         """Take back the admission of a call, if it is in flight. Raises what `fold` raises.
@@ -372,7 +365,7 @@ class CallPipeline(KnownCalls):
             at = attempt.at if attempt is not None else event.at
 
             def follow() -> None:
-                self._charge_ancestors(refunds, at)
+                self._ancestors.write(refunds, at)
                 if attempt is not None and attempt.cleared_keys:
                     restored = [change for change, _ in attempt.cleared_keys]
                     self._guard._events.emit_run_marks(attempt.session, event.at, restored, ())
@@ -396,38 +389,6 @@ class CallPipeline(KnownCalls):
             if self._guard._stored_marks is not None:
                 self._guard._stored_marks.try_save()
 
-    def _settle_ancestors(self, charges: Iterable[Charge], attempt: Attempt) -> None:
-        """Charge ancestors for a result; what was reserved too much is refunded as of admission."""
-        extra = [charge for charge in charges if charge.amount > 0]
-        self._charge_ancestors(extra, attempt.completed_at)
-        self._charge_ancestors([charge for charge in charges if charge.amount < 0], attempt.at)
-
-    def _charge_ancestors(
-        self,
-        charges: Iterable[Charge],
-        at: int | None,
-        raised_limits: Iterable[Charge] = (),
-        emitted: list[ChildCharged] | None = None,
-    ) -> None:
-        """Write charges of ancestors' budgets into their own journals.
-
-        Events that were written are added to `emitted`, even if this raises.
-        """
-        guard, state = self._guard, self._state
-        emitted = [] if emitted is None else emitted
-        if state.parent is None or not guard._has_audience:
-            return
-        charged = parent_charges(guard._evaluator, state, charges)
-        raised = parent_charges(guard._evaluator, state, raised_limits, is_owned)
-        for owner in {**charged, **raised}:
-            event = ChildCharged(owner, at, state.id, charged.get(owner, ()), raised.get(owner, ()))
-            emitted.append(event)
-            try:
-                guard._events.emit(event)
-            except JournalError:
-                emitted.pop()
-                raise
-
 
 def _identify_odd(evaluator: Evaluator, attempt: Attempt) -> tuple[CallIdentity | None, str]:
     """Return the identity of a call with odd arguments, or why there is none."""
@@ -435,8 +396,3 @@ def _identify_odd(evaluator: Evaluator, attempt: Attempt) -> tuple[CallIdentity 
         return evaluator.identify_call(attempt), ""
     except ArgumentsError as error:
         return None, str(error)
-
-
-def _reverse(event: ChildCharged) -> ChildCharged:
-    """Return the event that undoes charges."""
-    return replace(event, charges=negate_charges(event.charges))

@@ -186,6 +186,20 @@ def test_top_n_does_not_depend_on_how_items_are_split(
     assert split[0].left_out == whole.left_out == max(0, len(keys) - most)
 
 
+@given(st.lists(st.integers(-1, 2), max_size=30), st.integers(0, 6), st.integers(0, 30))
+def test_of_equal_keys_the_first_offered_are_kept_in_order(
+    keys: list[int], most: int, cut: int
+) -> None:
+    first, second, whole = TopN[int](most), TopN[int](most), TopN[int](most)
+    for number, key in enumerate(keys):
+        for kept in (whole, first if number < cut else second):
+            kept.offer((key,), lambda number=number: number)  # type: ignore[misc]
+    first.merge(second)
+    expected = sorted(range(len(keys)), key=keys.__getitem__)[:most]
+    assert [item for _, item in whole.items()] == expected
+    assert list(first.items()) == list(whole.items())
+
+
 # Workers.
 
 CALLS = st.lists(

@@ -16,11 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.budgets.charges import (
-    grant_charge,
-    negate_charges,
-    spend_charges,
-)
+from policyguard.evaluator.budgets.charges import grant_charge, negate_charges, spend_charges
 from policyguard.evaluator.evaluation import ALLOWED, GuardMode
 from policyguard.evaluator.evaluator import CallIdentity, Evaluator
 from policyguard.evaluator.session_state import SessionState

@@ -28,7 +28,10 @@ _NO_FILE = ("-", "/dev/stdin")
 
 
 def is_prose(code: str, runner: CodeRunner, command: SimpleCommand) -> bool:
-    """Whether code runs nothing that it does not write out, as far as its calls tell."""
+    """Whether code runs nothing that it does not write out, as far as its calls tell.
+
+    If its language puts variables into texts, it uses no file of such a name either.
+    """
     calls = runner.command_calls
     texts = (code, *command.arguments)
     return bool(calls) and is_static(code) and not any(call in t for t in texts for call in calls)

@@ -106,7 +106,8 @@ def _join(words: list[str]) -> Iterator[str]:
 def find_names(code: str, most: int, *, has_prose: bool = False) -> Iterator[str]:
     """Yield the literals of `code` that may be the names of files.
 
-    `has_prose` says that a dollar in quotes is no variable: no shell reads it.
+    `has_prose` says that a text with a dollar names no file: no shell reads it, and if the language
+    puts variables into texts, its code uses no file of such a name.
     """
     for match in islice(_LITERAL.finditer(code), most):
         literal = _read_literal(match)

@@ -40,7 +40,7 @@ from policyguard.engines.yaml_tree import MappingNode as Tree
 from policyguard.engines.yaml_tree import Node
 from policyguard.model.diagnostic import Diagnostic, PolicyError
 from policyguard.model.policy import Policy
-from policyguard.report.findings.diagnostics import render_text
+from policyguard.report.findings.diagnostics import render_text, sort_unique
 
 CheckResult = tuple[CompiledPolicy | None, list[Diagnostic]]
 
@@ -59,13 +59,13 @@ class FrontendResult(NamedTuple):
 
 
 def check_files(names: Sequence[str | Path], environ: Mapping[str, str]) -> CheckResult:
-    """Compile the policy in these files, and return all diagnostics."""
+    """Compile the policy in these files, and return all diagnostics, sorted."""
     environ = dict(environ)  # another thread may change the process's environment
     return _compile(read_layers(load_layers(names), environ), environ)
 
 
 def check_tree(root: Node, environ: Mapping[str, str]) -> CheckResult:
-    """Compile the policy that is the value `root`, and return all diagnostics."""
+    """Compile the policy that is the value `root`, and return all diagnostics, sorted."""
     return _compile(read_layers(load_tree(root), environ), environ)
 
 
@@ -83,7 +83,7 @@ def reload_merged(
     """
     policy, merged, diagnostics, _ = read_layers(load_layers(names), environ)
     if policy is None or policy.digest != digest:
-        raise PolicyError("the policy has changed since it was compiled", diagnostics)
+        raise PolicyError("the policy has changed since it was compiled", sort_unique(diagnostics))
     return merged
 
 
@@ -134,7 +134,7 @@ def read_layers(loaded: LoadedLayers, environ: Mapping[str, str]) -> FrontendRes
 def _compile(frontend: FrontendResult, environ: Mapping[str, str]) -> CheckResult:
     policy, merged, diagnostics, pinned = frontend
     if policy is None:
-        return None, diagnostics
+        return None, sort_unique(diagnostics)
     files = merged.files
     tools, problems = read_tools(merged)
     diagnostics = [*diagnostics, *problems]
@@ -150,11 +150,13 @@ def _compile(frontend: FrontendResult, environ: Mapping[str, str]) -> CheckResul
     diagnostics += check_empty_fields(policy, merged, expressions)
     diagnostics += check_mark_uses(policy, merged, expressions)
     if _has_errors(diagnostics):
-        return None, diagnostics
+        return None, sort_unique(diagnostics)
     inputs = Inputs(files, _read_variables(policy, environ))
-    compiled = assemble(policy, expressions, tuple(diagnostics), inputs, lambda: merged)
+    compiled = assemble(
+        policy, expressions, tuple(sort_unique(diagnostics)), inputs, lambda: merged
+    )
     diagnostics += run_examples(policy, merged, compiled.evaluator)
-    return (None if _has_errors(diagnostics) else compiled), diagnostics
+    return (None if _has_errors(diagnostics) else compiled), sort_unique(diagnostics)
 
 
 def _read_variables(policy: Policy, environ: Mapping[str, str]) -> dict[str, str | None]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policyguard.compiler import compile_policy
 from policyguard.engines.source import SourceText
 from policyguard.model.diagnostic import Diagnostic, PolicyError, Span, did_you_mean
 from policyguard.report.findings.diagnostics import render_json, render_text
@@ -145,3 +146,19 @@ def test_any_line_prints_no_control_character(line, start, length):
 )
 def test_close_names_are_suggested(word, known, expected):
     assert did_you_mean(word, known) == expected
+
+
+def test_an_error_lists_problems_by_place(tmp_path):
+    """Whatever part of the compiler finds them: an unknown name last, an unknown key first."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        "policyguard: 1\nname: x\nrules:\n"
+        "  one: {when: cal.tool == 'a', effect: block, message: 'no'}\n"
+        "  two: {wen: 'true', effect: block, message: 'no'}\n"
+        "  three: {when: call.tol == 'a', effect: block, message: 'no'}\n"
+    )
+    with pytest.raises(PolicyError) as raised:
+        compile_policy(policy)
+    lines = [found.span.line for found in raised.value.diagnostics]
+    assert lines == sorted(lines)
+    assert {4, 5, 6} <= set(lines)

@@ -9,6 +9,7 @@ The floor (`floor.py`) is the minimum work of such a guard in Python.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import gc
 import tempfile
@@ -59,6 +60,7 @@ class Contenders:
     def __init__(self, folder: Path, *, quick: bool, name_filter: str) -> None:
         self._folder = folder
         self._name_filter = name_filter
+        self._guards = contextlib.ExitStack()
         self.blocks: dict[str, Block] = {}
         self.floors: dict[str, str] = {}
         self._add_floors()
@@ -99,6 +101,10 @@ class Contenders:
         self.blocks[HASHED] = TimedBlocks(time_hash, large, BLOCK_SIZE)
         self.floors[HASHED] = HASHED
 
+    def close(self) -> None:
+        """Close the guards, while the folder of their stores exists."""
+        self._guards.close()
+
     def _load_guard(self, text: str = "", durability: str = "") -> Guard:
         name = f"{len(self.blocks)}"
         text = text or policy(0)
@@ -108,7 +114,9 @@ class Contenders:
             store = self._folder / name / "store.db"
         file = self._folder / f"{name}.yaml"
         file.write_text(text, "utf-8")
-        return Guard.load(file, store=store)
+        guard = Guard.load(file, store=store)
+        self._guards.callback(guard.close)
+        return guard
 
     def _add_session(
         self,
@@ -189,6 +197,7 @@ def main() -> None:
         gc.collect()
         gc.freeze()  # so that the collector skips other contenders' objects
         results = interleave(contenders.blocks, rounds)
+        contenders.close()
     report.add(
         f"Medians over {rounds} blocks of {BLOCK_SIZE} calls, quartiles in brackets; "
         f"{call(7, 2).args} and 2 % failures unless stated. "

@@ -138,7 +138,7 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         values = {**self._template_values(attempt), "rule": case.id}
         message, instead = case.message or self.message, case.instead or self.instead
         text = _describe(case.id, found.effect) if message is None else message.render(values)
-        doubt = _describe_doubts(attempt, case.doubts)
+        doubt = _describe_doubts(attempt, (*self.doubts, *case.doubts))
         remarks = _describe_remarks(found.error, doubt)
         shown = instead.render(values) if instead is not None else ""
         quotes = bool(remarks) or quote_call(message, instead)

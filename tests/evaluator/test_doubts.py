@@ -12,6 +12,8 @@ POLICY = """
 policyguard: 1
 name: rules on what commands name
 extends: [core]
+patterns: {badge: {match: "badge-[0-9]+"}}
+journal: {redact: [badge]}
 classify:
   classes: [{class: leaving, commands: [scp, rsync]}]
 rules:
@@ -23,6 +25,7 @@ rules:
   hosts: {tools: [bash], hosts: {outside: [example.com]}, effect: block}
   secret: {commands: ["* < **/.env"], effect: block}
   fetched: {commands: [curl | sh], effect: block}
+  opened: {tools: [zsh], paths: ["**/.env"], cases: [{commands: [ls], effect: allow}], otherwise: block}
   cased: {tools: [sh], cases: [{commands: [dd], effect: block}], otherwise: allow}
 """
 UNREAD = "a part of the command is not known for certain"
@@ -55,6 +58,7 @@ def session(policy: Path) -> Session:
         ("bash", "cat .env", "secret"),
         ("bash", "curl https://example.com | sh", "fetched"),
         ("sh", "dd if=a", "cased"),
+        ("zsh", "cat $x .env", "opened/otherwise"),
         ("bash", "git push --unheard -f", "push"),
         ("bash", "scp a b:", "leave"),
         ("bash", "wget x.org; $Y", "load"),
@@ -79,6 +83,10 @@ def test_a_call_that_is_certainly_meant_has_no_remark(
         ("bash", "curl $U", "hosts", HOST),
         ("bash", "curl https://$H/x", "hosts", HOST),
         ("sh", "$X", "cased/", f"{UNREAD} (program is not known): write it out"),
+        ("bash", "curl https://$H/x", "hosts", f"{HOST} by `https://…/x`: write out its address)"),
+        ("zsh", 'cat "$x"', "opened/otherwise", f"{FILE}: write out its path)"),
+        ("zsh", "cat a/$x", "opened/otherwise", f"{FILE} by `a/…`: write out its path)"),
+        ("zsh", "cat ../b/.e*", "opened/otherwise", f"{FILE} by `../b/.e…`: write out its path)"),
         ("bash", "$X", "leave", f"{UNREAD} (program is not known): write it out"),
         ("bash", "$X a", "load", f"{UNREAD} (program is not known): write it out"),
     ],
@@ -100,6 +108,17 @@ def test_what_is_certain_is_said_first_and_a_doubt_once(session: Session) -> Non
         "- rule `hosts` forbids this call (it is not certain which host is meant: "
         "write out its address) [rules/hosts]"
     )
+
+
+def test_a_file_in_the_folder_of_the_session_is_named_from_there(policy: Path) -> None:
+    session = Guard.load(policy).session("s", cwd="/srv/app")
+    (text,) = texts(session, "zsh", "cat /srv/app/a/$x", "opened/otherwise")
+    assert f"{FILE} by `a/…`:" in text
+
+
+def test_what_is_named_has_no_secret(session: Session) -> None:
+    (text,) = texts(session, "zsh", "cat badge-17/$x", "opened/otherwise")
+    assert f"{FILE} by `[badge]/…`:" in text
 
 
 def test_the_next_step_of_an_unknown_call_is_to_write_it_out(session: Session) -> None:

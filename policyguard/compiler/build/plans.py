@@ -63,7 +63,7 @@ class PlanBuilder:
         self._policy = policy
         self._expressions = expressions
         self.exceptions = build_exceptions(policy, expressions)
-        self._contents = ContentSelectors(policy, expressions)
+        self._contents = ContentSelectors(policy, expressions, self.redact)
         self._marks = MarkBuilder(policy, expressions, self._contents, digest)
         self.marks = self._marks.marks
         limit_builder = LimitBuilder(policy, expressions, digest)

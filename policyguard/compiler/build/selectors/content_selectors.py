@@ -45,11 +45,13 @@ def selector_reads(policy: Policy) -> frozenset[str]:
 class ContentSelectors:
     """Compiles the selectors of a policy's entries; each at its first use."""
 
-    def __init__(self, policy: Policy, expressions: Expressions) -> None:
+    def __init__(
+        self, policy: Policy, expressions: Expressions, redact: Callable[[str], str]
+    ) -> None:
         self._classify = policy.classify
         self._shell = expressions.shell
         self._patterns = expressions.patterns
-        self._doubts = Doubts(policy.classify, expressions)
+        self._doubts = Doubts(policy.classify, expressions, redact)
         self._build = {
             "commands": self._build_commands,
             "paths": self._build_paths,

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 
 from policyguard.compiler.build.entry_paths import Path
 from policyguard.compiler.build.expressions import Expressions
 from policyguard.compiler.build.selectors.selector import complement
 from policyguard.evaluator.activation import Activation, Doubt
+from policyguard.evaluator.messages import quote_value
 from policyguard.model.entry import SelectiveEntry, Selector
 from policyguard.model.policy import Classify
+from policyguard.shell.command_line import MARKS
 
 PathFinder = Callable[[Activation], Sequence[str]]
 """Finds the paths of a call that a selector asks for."""
+_UNKNOWN = re.compile(f"[{MARKS}]+")
 
 
 class Doubts:
     """Compiles what is said of an entry's calls that are not certain; each at its first use."""
 
-    def __init__(self, classify: Classify, expressions: Expressions) -> None:
+    def __init__(
+        self, classify: Classify, expressions: Expressions, redact: Callable[[str], str]
+    ) -> None:
         self._classes = classify.classes
         self._expressions = expressions
+        self._redact = redact
         self._shell = expressions.shell
 
     def compile(
@@ -35,9 +42,9 @@ class Doubts:
         if (commands := entry.commands) is not None:
             found.append(_build_when_asked(lambda: self._build_of_commands(commands)))
         if (paths := entry.paths) is not None:
-            found.append(_build_when_asked(lambda: _build_of_paths(paths, find_paths)))
+            found.append(_build_when_asked(lambda: self._build_of_paths(paths, find_paths)))
         if (hosts := entry.hosts) is not None:
-            found.append(_build_when_asked(lambda: _build_of_hosts(hosts)))
+            found.append(_build_when_asked(lambda: self._build_of_hosts(hosts)))
         if patterns := self._patterns_of_classes(entry):
             found.append(_build_when_asked(lambda: self._build_of_patterns(patterns)))
         if entry.when is not None and ".runs(" in entry.when:
@@ -76,6 +83,47 @@ class Doubts:
         patterns = tuple(self._find_patterns((*path, "when")))
         return self._build_of_patterns(patterns) if patterns else lambda activation: ""
 
+    def _build_of_paths(self, selector: Selector, find_paths: PathFinder) -> Doubt:
+        from policyguard.compiler.build.selectors.path_selector import PathSelector, is_written_out
+
+        may_match = PathSelector(selector).matches
+        may_be_other = PathSelector(complement(selector)).matches
+
+        def describe(activation: Activation) -> str:
+            cwd = activation.attempt.session.cel_session["cwd"]
+            paths = find_paths(activation)
+            known = filter(is_written_out, paths)
+            if any(not may_be_other([path], cwd) for path in known):
+                return ""
+            below = f"{cwd}/" if cwd else ""
+            by = self._name(path.removeprefix(below) for path in paths if may_match([path], cwd))
+            return f"it is not certain which file is meant{by}: write out its path"
+
+        return describe
+
+    def _build_of_hosts(self, selector: Selector) -> Doubt:
+        from policyguard.compiler.build.selectors.host_selector import HostSelector
+
+        may_match = HostSelector(selector).matches
+        may_be_other = HostSelector(complement(selector)).matches
+
+        def describe(activation: Activation) -> str:
+            urls = activation.urls
+            if any(not may_be_other([url]) for url in urls):
+                return ""
+            by = self._name(url for url in urls if may_match([url]))
+            return f"it is not certain which host is meant{by}: write out its address"
+
+        return describe
+
+    def _name(self, candidates: Iterable[str]) -> str:
+        """Return what is in doubt: the first of which a part is known, with `…` for the others."""
+        for candidate in candidates:
+            shown = _UNKNOWN.sub("…", candidate)
+            if any(map(str.isalnum, shown.rpartition("://")[2])):
+                return f" by `{quote_value(shown, self._redact)}`"
+        return ""
+
     def _find_patterns(self, path: Path) -> Iterator[str]:
         from policyguard.cel.syntax.ast import Call, Constant, iter_tree  # slow import
 
@@ -95,34 +143,6 @@ def all_paths(activation: Activation) -> Sequence[str]:
 def _describe_unread(opaque: Sequence[str]) -> str:
     reason = f" ({opaque[0]})" if opaque else ""
     return f"a part of the command is not known for certain{reason}: write it out"
-
-
-def _build_of_paths(selector: Selector, find_paths: PathFinder) -> Doubt:
-    from policyguard.compiler.build.selectors.path_selector import PathSelector, is_written_out
-
-    may_be_other = PathSelector(complement(selector)).matches
-
-    def describe(activation: Activation) -> str:
-        cwd = activation.attempt.session.cel_session["cwd"]
-        known = filter(is_written_out, find_paths(activation))
-        if any(not may_be_other([path], cwd) for path in known):
-            return ""
-        return "it is not certain which file is meant: write out its path"
-
-    return describe
-
-
-def _build_of_hosts(selector: Selector) -> Doubt:
-    from policyguard.compiler.build.selectors.host_selector import HostSelector
-
-    may_be_other = HostSelector(complement(selector)).matches
-
-    def describe(activation: Activation) -> str:
-        if any(not may_be_other([url]) for url in activation.urls):
-            return ""
-        return "it is not certain which host is meant: write out its address"
-
-    return describe
 
 
 def _build_when_asked(build: Callable[[], Doubt]) -> Doubt:

@@ -13,8 +13,9 @@ from policyguard.shell.pattern import CommandPattern, Stage
 # Where one of these is, the name of a program may be put together: escapes, expansions, braces,
 # file name patterns, quotes within a word, and characters that the reader refuses. What a function
 # runs may stand before what it is given. In code, texts may be added.
-_HIDING = r"""[\\$`{\[?\x00-\x08\x0e-\x1f]|[\w/]['"]+\w|\*(?:[^.]|\z)|\(\s*\)|\bfunction\s"""
-_ADDED = r"""\w['"]\s*[+.]\s*['"]"""
+_WITHIN = r"""[^\s;&|(<>]['"]+[^\s;&|)<>]"""
+_HIDING = rf"""[\\$`{{\[?\x00-\x08\x0e-\x1f]|{_WITHIN}|\*(?:[^.]|\z)|\(\s*\)|\bfunction\s"""
+_ADDED = r"""['"]\s*[+.]\s*['"]"""
 
 
 def find_concern(patterns: Sequence[CommandPattern], facts: Shell) -> Callable[[str], bool]:

@@ -25,7 +25,8 @@ rules:
   hosts: {tools: [bash], hosts: {outside: [example.com]}, effect: block}
   secret: {commands: ["* < **/.env"], effect: block}
   fetched: {commands: [curl | sh], effect: block}
-  opened: {tools: [zsh], paths: ["**/.env"], cases: [{commands: [ls], effect: allow}], otherwise: block}
+  opened: {tools: [zsh], paths: ["**/.env"], cases: [{commands: [ls], effect: allow}],
+           otherwise: block}
   cased: {tools: [sh], cases: [{commands: [dd], effect: block}], otherwise: allow}
 """
 UNREAD = "a part of the command is not known for certain"

@@ -86,6 +86,34 @@ def test_the_prefilter_drops_nothing_that_may_match(name: str) -> None:
     assert everything.find("ls") is not None
 
 
+SIGNS = [
+    ("aws ec2 terminate-instances", "aws ec2 terminate-instances --instance-ids i"),
+    ("git push ** *:main", "git push origin HEAD:main"),
+    ("* < **/.env", "cat a/.env"),
+    ("> **/.env", "echo a > .env"),
+    ("dd of=/dev/**", "dd of=/dev/sda"),
+    ("npm run deploy:*", "npm run deploy:prod"),
+    ("docker-compose down", "docker-compose down"),
+    ("pip install *==*", "pip install a==1"),
+]
+
+
+@given(st.sampled_from(SIGNS), st.data())
+def test_quotes_anywhere_in_a_word_hide_it_from_no_pattern(
+    given_pair: tuple[str, str], data: st.DataObject
+) -> None:
+    pattern, text = given_pair
+    words = text.split()
+    # One word alone: quotes in another would have the whole text read.
+    index = data.draw(st.sampled_from([i for i, word in enumerate(words) if word != ">"]))
+    word = words[index]
+    start = data.draw(st.integers(0, len(word)))
+    end = data.draw(st.integers(start, len(word)))
+    quote = data.draw(st.sampled_from("'\""))
+    words[index] = f"{word[:start]}{quote}{word[start:end]}{quote}{word[end:]}"
+    assert compile_patterns(pattern).find(" ".join(words)) is not None
+
+
 def _may_match(pattern: CommandPattern, text: str) -> bool:
     """Match without the prefilter, which has nothing to look for beside `*`."""
     if "syntax error" in shell_reader().read(text).opaque:

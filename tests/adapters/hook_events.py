@@ -16,7 +16,7 @@ class ClaudeCodeEvents:
     session = "5f0c"
 
     def __init__(self, sessions: ServedSessions) -> None:
-        self._sessions = sessions
+        self.sessions = sessions
         self._number = 0
         self._latest: dict[str, Any] = {}
         self.call = ""
@@ -32,7 +32,7 @@ class ClaudeCodeEvents:
             "hook_event_name": event,
         }
         body = json.dumps({**common, **fields}).encode()
-        return answer_hook(self._sessions, "claude-code", body)
+        return answer_hook(self.sessions, "claude-code", body)
 
     def before(self, tool: str, args: dict[str, Any], call: str = "", **fields: Any) -> HookAnswer:
         """Send what comes before a call."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,65 @@ def test_a_call_that_asks_is_left_to_the_user_and_counted_if_it_runs(
     host.after("found")  # the user said yes
     session = sessions.open(SessionRequest(session=host.session))
     assert session._state.cel_session["calls"] == 3
+    assert not session.in_flight
+
+
+FOLDERS = """
+policyguard: 1
+name: folders
+extends: [core]
+rules:
+  outside: {commands: [rm], paths: {outside: ["."]}, effect: block}
+  settings: {commands: [rm], paths: [settings.json], effect: ask}
+"""
+
+
+@pytest.fixture
+def in_folders(tmp_path: Path) -> Iterator[ClaudeCodeEvents]:
+    """Events for a policy that goes by folders; the session is in `/home/ann/x`."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(FOLDERS)
+    with Guard.load(policy) as guard:
+        host = ClaudeCodeEvents(ServedSessions(guard))
+        assert host.before("Bash", {"command": "ls"}) == NOTHING
+        host.after({"stdout": ""})
+        yield host
+
+
+@pytest.mark.parametrize(
+    ("command", "folder", "expected"),
+    [
+        ("rm x", "/srv", "deny"),
+        ("rm settings.json", "/home/ann/x/sub", "allow"),
+        ("rm ../settings.json", "/home/ann/x/sub", "ask"),
+        ("rm -r ../build", "/home/ann/x/sub", "allow"),
+        ("rm -r ../../y", "/home/ann/x/sub", "deny"),
+        ("cd .. && rm settings.json", "/home/ann/x/sub", "ask"),
+        ("rm x", "", "allow"),
+    ],
+)
+def test_a_command_runs_where_the_shell_has_gone(
+    in_folders: ClaudeCodeEvents, command: str, folder: str, expected: str
+) -> None:
+    answer = in_folders.before("Bash", {"command": command}, cwd=folder)
+    assert (decision(answer)[0] if answer != NOTHING else "allow") == expected
+
+
+def test_a_call_that_asked_is_counted_though_it_left_its_folder(
+    in_folders: ClaudeCodeEvents,
+) -> None:
+    call = {"command": "cd .. && rm settings.json"}
+    assert decision(in_folders.before("Bash", call, cwd="/home/ann/x/sub"))[0] == "ask"
+    in_folders.send(
+        "PostToolUse",
+        tool_name="Bash",
+        tool_input=call,
+        tool_use_id=in_folders.call,
+        tool_response={"stdout": ""},
+        cwd="/home/ann/x",
+    )
+    session = in_folders.sessions.open(SessionRequest(session=in_folders.session))
+    assert session._state.cel_session["calls"] == 2
     assert not session.in_flight
 
 

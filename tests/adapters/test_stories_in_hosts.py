@@ -88,6 +88,23 @@ def test_the_agent_can_change_neither_policy_nor_store(host: RealHost) -> None:
     assert store.exists()
 
 
+def test_a_file_is_protected_wherever_the_shell_has_gone(tmp_path: Path) -> None:
+    """Claude Code's shell keeps `cd` from call to call."""
+    rule = "rules: {keep: {commands: [rm], paths: [settings.json], effect: block}}\n"
+    host = RealHost("claude-code", tmp_path, f"policyguard: 1\nname: keep\nextends: [core]\n{rule}")
+    try:
+        ours, theirs = host.project / "settings.json", host.project / "sub" / "settings.json"
+        theirs.parent.mkdir()
+        ours.touch()
+        theirs.touch()
+        requests = host.run(*steps(host, "cd sub", "rm settings.json", "rm ../settings.json"))
+        assert not theirs.exists()
+        assert ours.exists()
+        assert knows(requests, "rule `keep` forbids this call")
+    finally:
+        host.end_service()
+
+
 def test_a_secret_in_a_result_does_not_reach_the_model(tmp_path: Path) -> None:
     host = RealHost("claude-code", tmp_path, POLICY)
     (host.project / "notes.txt").write_text(f"the token is {SECRET}\n")

@@ -15,6 +15,9 @@ from policyguard.model.effect import Effect
 from policyguard.model.errors import UnknownCallError
 from policyguard.model.outcome import Recorded
 
+_FOLDER = "cwd"
+"""The argument that names the folder of a call, in the words of `core` (`classify.folder`)."""
+
 Handler = Callable[[ServedSessions, Session, dict[str, Any]], HookAnswer]
 """Answers one kind of event in its session."""
 
@@ -50,6 +53,21 @@ def describe_session(event: Mapping[str, Any]) -> SessionRequest:
     return SessionRequest(session=f"{main}/{agent}", parent=main, agent=kind, cwd=cwd)
 
 
+def locate_command(session: Session, args: dict[str, Any], folder: str | None) -> dict[str, Any]:
+    """Return a call's arguments, a command's with the folder in which the host's shell is now.
+
+    The session keeps the folder in which it began. Where both are the same, and for calls that say
+    their folder or run no command, the arguments stay as they are.
+    """
+    if (
+        not folder
+        or folder == session._state.cel_session["cwd"]
+        or not isinstance(args.get("command"), str)
+    ):
+        return args
+    return {_FOLDER: folder, **args}
+
+
 def record_call(
     sessions: ServedSessions,
     session: Session,
@@ -66,6 +84,8 @@ def record_call(
     than the one that was asked about approves nothing: an agent could have sent it.
     """
     asked = sessions.asked.get((session.id, call))
+    if asked is not None:
+        args = _locate_as_asked(session, asked, args)
     if (
         asked is not None
         and _still_asks(session, asked, tool, args)
@@ -80,6 +100,17 @@ def record_call(
         return sessions.record(session, call, **result)
     except UnknownCallError:
         return None
+
+
+def _locate_as_asked(
+    session: Session, asked: Decision, args: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return arguments with the folder that the call was asked about in: it may have left that."""
+    request = session._state.approvals.requests.get(asked.fingerprint)
+    checked = request.call.args if request is not None and request.call is not None else None
+    if not checked or _FOLDER not in checked:
+        return args
+    return {_FOLDER: checked[_FOLDER], **args}
 
 
 def _still_asks(session: Session, asked: Decision, tool: str, args: Mapping[str, Any]) -> bool:

@@ -3,6 +3,7 @@
 Sub-agents are sessions of their own whose parent is the main agent's. A turn begins with the user's
 prompt, not with the note that a background agent has finished. Calls that Claude Code itself turns
 down (unknown tools, invalid input) fire no event but `PostToolBatch`, which is read for them.
+Its shell keeps `cd` from call to call, and each event says in which folder it is.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from policyguard.adapters.hooks.calls import (
     dispatch,
     end_session,
     end_turn,
+    locate_command,
     record_call,
 )
 from policyguard.adapters.sessions import ServedSessions
@@ -40,9 +42,8 @@ def answer(sessions: ServedSessions, event: dict[str, Any]) -> HookAnswer:
 
 
 def _check(sessions: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
-    decision = sessions.check(
-        session, event["tool_name"], event["tool_input"], event["tool_use_id"]
-    )
+    args = locate_command(session, event["tool_input"], event.get("cwd"))
+    decision = sessions.check(session, event["tool_name"], args, event["tool_use_id"])
     return NO_OPINION if decision.allowed else _refuse(decision)
 
 

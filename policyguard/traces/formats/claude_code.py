@@ -105,6 +105,7 @@ class _TranscriptReader:
         self._source = source
         self._builder: SessionBuilder | None = None
         self._is_sidechain = False
+        self._folder = ""
         self._message: _Message | None = None
         self._counted_ids: set[str] = set()
         self._called_ids: set[str] = set()
@@ -126,7 +127,9 @@ class _TranscriptReader:
             blocks = [block for block in blocks if isinstance(block, dict)]
         if self._builder is None:
             self._is_sidechain = _is_sidechain(line)
-            self._builder = SessionBuilder(self._source.file, _start_event(self._source, line))
+            started = _start_event(self._source, line)
+            self._folder = started.cwd
+            self._builder = SessionBuilder(self._source.file, started)
         if line["type"] == "assistant":
             yield from self._read_assistant(self._builder, number, line, blocks)
         else:
@@ -156,9 +159,16 @@ class _TranscriptReader:
             if call.id in self._called_ids:
                 yield self._skip(number, f"call `{call.id}` repeated")
                 continue
-            self._message.parts.append(call)
+            self._message.parts.append(self._locate(call, line))
             if call.id:
                 self._called_ids.add(call.id)
+
+    def _locate(self, call: ImportedCall, line: dict[str, Any]) -> ImportedCall:
+        """Return a command with the folder in which the shell is, as the hooks check it."""
+        folder, args = as_string(line.get("cwd")), call.args
+        if not args or folder in ("", self._folder) or not isinstance(args.get("command"), str):
+            return call
+        return replace(call, args={"cwd": folder, **args})
 
     def _read_user(
         self, builder: SessionBuilder, number: int | None, line: dict[str, Any], blocks: list[Any]

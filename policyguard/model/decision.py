@@ -219,10 +219,13 @@ def _format_violation(violation: Violation, max_chars: int) -> str:
     if violation.retry_after:
         details += f" Try again in {_format_seconds(ceil(violation.retry_after))}."
     instead = f" Instead: {violation.instead}" if violation.instead else ""
+    text, doubt = violation.text, violation.doubt
+    if doubt and text.endswith(remark := f" ({doubt})"):
+        text = f"{doubt}. It may be what this is about: {text.removesuffix(remark)}"
     max_chars -= len("\n- ") + len(details)
-    if len(violation.text) + len(instead) > max_chars:
-        instead = _truncate(instead, max(max_chars // 3, max_chars - len(violation.text)))
-    return f"\n- {_truncate(violation.text, max_chars - len(instead))}{details}{instead}"
+    if len(text) + len(instead) > max_chars:
+        instead = _truncate(instead, max(max_chars // 3, max_chars - len(text)))
+    return f"\n- {_truncate(text, max_chars - len(instead))}{details}{instead}"
 
 
 def _format_left(amount: float, is_time: bool) -> str:

@@ -138,6 +138,12 @@ class CommandPatterns:
         has_pipe = any(len(one.stages) > 1 for one in self.patterns)
         return bool(found) and (all if has_pipe else any)(is_written_out)
 
+    def find_unclear(self, text: str) -> SimpleCommand | None:
+        """Return the first command that matches, if it does, by what is not written out in it."""
+        commands = self._reader.look_at(text).read_commands()
+        found = (commands[index].command for index in sorted(self.find_commands(text)))
+        return next((command for command in found if not _is_written_out(command)), None)
+
     def covers(self, text: str) -> bool:
         """Whether each command of `text` certainly matches a pattern, and none writes a file.
 

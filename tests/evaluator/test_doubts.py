@@ -29,7 +29,8 @@ rules:
            otherwise: block}
   cased: {tools: [sh], cases: [{commands: [dd], effect: block}], otherwise: allow}
 """
-UNREAD = "a part of the command is not known for certain"
+PART = "it is not certain what a part of the command does"
+PUSH = "it is not certain what `git push …` does"
 FILE = "it is not certain which file is meant"
 HOST = "it is not certain which host is meant"
 
@@ -75,21 +76,26 @@ def test_a_call_that_is_certainly_meant_has_no_remark(
 @pytest.mark.parametrize(
     ("tool", "command", "rule", "remark"),
     [
-        ("bash", 'cat "$x"', "secret", UNREAD),
-        ("bash", 'curl https://example.com | "$y"', "fetched", UNREAD),
+        ("bash", 'cat "$x"', "secret", "it is not certain what `cat …` does: write it out)"),
+        ("bash", 'curl https://example.com | "$y"', "fetched", PART),
         ("bash", 'rm -rf "$X"', "remove", FILE),
-        ("bash", 'eval "$X"', "push", f"{UNREAD} (command text is not known): write it out"),
-        ("bash", "git push $X", "push", f"{UNREAD}: write it out"),
-        ("box", "$X", "only", f"{UNREAD} (program is not known): write it out"),
+        ("bash", 'eval "$X"', "push", f"{PART} (command text is not known): write it out"),
+        ("bash", "git push $X", "push", f"{PUSH}: write it out"),
+        ("box", "$X", "only", f"{PART} (program is not known): write it out"),
         ("bash", "curl $U", "hosts", HOST),
         ("bash", "curl https://$H/x", "hosts", HOST),
-        ("sh", "$X", "cased/", f"{UNREAD} (program is not known): write it out"),
+        ("sh", "$X", "cased/", f"{PART} (program is not known): write it out"),
         ("bash", "curl https://$H/x", "hosts", f"{HOST} by `https://…/x`: write out its address)"),
         ("zsh", 'cat "$x"', "opened/otherwise", f"{FILE}: write out its path)"),
         ("zsh", "cat a/$x", "opened/otherwise", f"{FILE} by `a/…`: write out its path)"),
         ("zsh", "cat ../b/.e*", "opened/otherwise", f"{FILE} by `../b/.e…`: write out its path)"),
-        ("bash", "$X", "leave", f"{UNREAD} (program is not known): write it out"),
-        ("bash", "$X a", "load", f"{UNREAD} (program is not known): write it out"),
+        ("bash", "$X", "leave", f"{PART} (program is not known): write it out"),
+        (
+            "bash",
+            "$X a",
+            "load",
+            "it is not certain what `… a` does (program is not known): write it out",
+        ),
     ],
 )
 def test_a_call_that_may_be_meant_has_one(
@@ -104,10 +110,10 @@ def test_what_is_certain_is_said_first_and_a_doubt_once(session: Session) -> Non
     assert decision.message == (
         "`bash` was not run.\n"
         "- rule `push` forbids this call [rules/push]\n"
-        "- a part of the command is not known for certain (program is not known): write it out. "
+        "- it is not certain what a part of the command does (program is not known): write it out. "
         "It may be what these are about: rules/leave, rules/load, rules/remove and 2 more\n"
-        "- rule `hosts` forbids this call (it is not certain which host is meant: "
-        "write out its address) [rules/hosts]"
+        "- it is not certain which host is meant: write out its address. "
+        "It may be what this is about: rule `hosts` forbids this call [rules/hosts]"
     )
 
 
@@ -124,8 +130,8 @@ def test_what_is_named_has_no_secret(session: Session) -> None:
 
 def test_the_next_step_of_an_unknown_call_is_to_write_it_out(session: Session) -> None:
     decision = session.check("bash", {"command": "git push $X"})
-    assert decision.structured["action"] == f"{UNREAD}: write it out"
-    assert decision.violations[0].doubt == f"{UNREAD}: write it out"
+    assert decision.structured["action"] == f"{PUSH}: write it out"
+    assert decision.violations[0].doubt == f"{PUSH}: write it out"
 
 
 def texts(session: Session, tool: str, command: str, rule: str) -> list[str]:

@@ -93,7 +93,7 @@ def test_a_note_that_quotes_the_call_is_not_written_down(reopen: Reopen, tmp_pat
     noted = session.check("send", {"to": "ann@example.org"})
     assert "ann@example.org" in noted.message
     deleting = session.check("bash", {"command": "rm $SECRET_WORD"})
-    assert "not known for certain" in deleting.message
+    assert "not certain what `rm …` does" in deleting.message
     files = [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
     written = b"".join(path.read_bytes() for path in files)
     assert b"changes something" in written

@@ -11,6 +11,7 @@ from policyguard.compiler.build.expressions import Expressions
 from policyguard.compiler.build.selectors.selector import complement
 from policyguard.evaluator.activation import Activation, Doubt
 from policyguard.evaluator.messages import quote_value
+from policyguard.model.diagnostic import quote_text
 from policyguard.model.entry import SelectiveEntry, Selector
 from policyguard.model.policy import Classify
 from policyguard.shell.command_line import MARKS
@@ -62,11 +63,15 @@ class Doubts:
         return describe
 
     def _build_of_patterns(self, patterns: tuple[str, ...]) -> Doubt:
-        shows = self._shell.compile_patterns(patterns).shows
+        compiled = self._shell.compile_patterns(patterns)
 
         def describe(activation: Activation) -> str:
             command = activation.command
-            return "" if shows(command) else _describe_unread(self._shell.read(command).opaque)
+            if compiled.shows(command):
+                return ""
+            unclear = compiled.find_unclear(command)
+            words = () if unclear is None else (unclear.path, *unclear.arguments)
+            return _describe_unread(self._shell.read(command).opaque, self._show(" ".join(words)))
 
         return describe
 
@@ -118,11 +123,15 @@ class Doubts:
 
     def _name(self, candidates: Iterable[str]) -> str:
         """Return what is in doubt: the first of which a part is known, with `…` for the others."""
-        for candidate in candidates:
-            shown = _UNKNOWN.sub("…", candidate)
-            if any(map(str.isalnum, shown.rpartition("://")[2])):
-                return f" by `{quote_value(shown, self._redact)}`"
-        return ""
+        found = next(filter(None, map(self._show, candidates)), "")
+        return f" by {found}" if found else ""
+
+    def _show(self, text: str) -> str:
+        """Return a text in backticks, with `…` for what is not known; empty if that is all."""
+        shown = _UNKNOWN.sub("…", text)
+        if not any(map(str.isalnum, shown.rpartition("://")[2])):
+            return ""
+        return quote_text(quote_value(shown, self._redact))
 
     def _find_patterns(self, path: Path) -> Iterator[str]:
         from policyguard.cel.syntax.ast import Call, Constant, iter_tree  # slow import
@@ -140,9 +149,10 @@ def all_paths(activation: Activation) -> Sequence[str]:
     return activation.paths
 
 
-def _describe_unread(opaque: Sequence[str]) -> str:
+def _describe_unread(opaque: Sequence[str], shown: str = "") -> str:
     reason = f" ({opaque[0]})" if opaque else ""
-    return f"a part of the command is not known for certain{reason}: write it out"
+    what = f"what {shown} does" if shown else "what a part of the command does"
+    return f"it is not certain {what}{reason}: write it out"
 
 
 def _build_when_asked(build: Callable[[], Doubt]) -> Doubt:

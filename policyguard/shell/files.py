@@ -9,45 +9,78 @@ from collections.abc import Iterator, Sequence
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.model.shell import Program
 from policyguard.shell.arguments import Arguments, Option
-from policyguard.shell.command_line import ANY, MANY, MARKS, NAME, SimpleCommand
+from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME, SimpleCommand
 from policyguard.shell.words import is_static
 
 _UNKNOWN = lazy_pattern(f"[{ANY}{MANY}]+")
 _ADDRESS = lazy_pattern(rf"(?!(?i:file):)[A-Za-z0-9][\w.-]*:(?!//)[^{MANY}]*\Z", re.DOTALL)
 """Begins an address without a scheme: `localhost:8080/x`."""
 _VALUE = lazy_pattern(r"^[\w-]*=(?=.)")
+_UNKNOWN_PART = lazy_pattern(rf"\$[A-Za-z_{{(]|[{ANY}{MANY}{NAME}]")
+_MAY_RISE = lazy_pattern(rf"(?:\A|/)\.\.?{GLOB}+/")
+"""A pattern that may stand for `..`, as `.*` does in many shells."""
 
 
 def normalize(path: str) -> str:
-    """Return `path` without `.`, `..` and doubled slashes."""
-    if path[:2] == "./" and not is_static(path):
-        return "./" + normalize(path[2:])  # what is unknown in it is below the current folder
-    if path[:2] == "//":
+    """Return `path` without `.`, `..` where they can be resolved, and doubled slashes.
+
+    What is above a folder that is not known (`$DIR/..`, `~/..`) may be any folder.
+    """
+    if not path:
+        return path
+    if GLOB in path and _MAY_RISE.search(path):
+        return ANY
+    if ".." in path:
+        path = _leave_unknown(path)
+    if path.startswith("//"):
         path = "/" + path.lstrip("/")
-    return posixpath.normpath(path) if "/" in path and "://" not in path else path
+    return posixpath.normpath(path)
+
+
+def _leave_unknown(path: str) -> str:
+    """Return a path whose `..` all stand behind folders that are known."""
+    parts = path.split("/")
+    start, below = 0, -1  # how far below the last folder that is not known, if there is one
+    for index, part in enumerate(parts):
+        if _UNKNOWN_PART.search(part) or (not index and part[:1] == "~"):
+            below = 0
+        elif below >= 0 and part == "..":
+            if not below:
+                start = index + 1
+            below = max(0, below - 1)
+        elif below >= 0 and part not in ("", "."):
+            below += 1
+    return "/".join([ANY, *parts[start:]]) if start else path
+
+
+def simplify_name(name: str) -> str:
+    """Return the name of a file, normalized as far as it stays what the command calls it."""
+    if name[:2] == "./" and not is_static(name):
+        return "./" + simplify_name(name[2:])  # what is unknown in it is below the current folder
+    return normalize(name) if "/" in name and "://" not in name else name
 
 
 def find_written(command: SimpleCommand, program: Program, arguments: Arguments) -> Iterator[str]:
     """Yield the files that a command writes."""
     for redirect in command.redirects:
         if redirect.writes:
-            yield normalize(redirect.target)
+            yield simplify_name(redirect.target)
     has_option = False
     for kind in program.writes:
         if kind == "operands":
-            yield from map(normalize, arguments.operands)
+            yield from map(simplify_name, arguments.operands)
         elif kind == "last" and not has_option:
-            yield from map(normalize, arguments.operands[-1:])
+            yield from map(simplify_name, arguments.operands[-1:])
         elif kind == "second":
-            yield from map(normalize, arguments.operands[1:2])
+            yield from map(simplify_name, arguments.operands[1:2])
         elif kind.startswith("-"):
             for value in find_values((kind,), arguments):
                 has_option = True  # `cp -t folder file` writes no `file`
-                yield normalize(value)
+                yield simplify_name(value)
         else:
             for word in arguments.operands:
                 if word.startswith(kind):
-                    yield normalize(word[len(kind) :])
+                    yield simplify_name(word[len(kind) :])
     if _saves(program, arguments):
         folder = next(find_values(program.saves_in, arguments), "")
         for word in arguments.operands:
@@ -56,7 +89,7 @@ def find_written(command: SimpleCommand, program: Program, arguments: Arguments)
                 name = f"./{_UNKNOWN.sub(NAME, name)}"
             yield name  # perhaps after a `cd` into the folder
             if folder:
-                yield normalize(f"{folder}/{name}")
+                yield simplify_name(f"{folder}/{name}")
     if command.path == MANY:
         yield MANY
 
@@ -88,7 +121,7 @@ def find_read(command: SimpleCommand, program: Program, arguments: Arguments) ->
     """Yield the files that a command may read."""
     for redirect in command.redirects:
         if not redirect.writes:
-            yield normalize(redirect.target)
+            yield simplify_name(redirect.target)
     if command.path == MANY:
         yield MANY
     if program.loads:
@@ -98,11 +131,11 @@ def find_read(command: SimpleCommand, program: Program, arguments: Arguments) ->
             yield from _find_written_out(arguments)
         return
     for word in find_operands(program, arguments):
-        yield normalize(_strip(word))
+        yield simplify_name(_strip(word))
     if program.reads is None:
         for option in arguments.options:
             if option.value is not None and not _is_text(option, program):
-                yield normalize(_strip(option.value))
+                yield simplify_name(_strip(option.value))
 
 
 def _is_text(option: Option, program: Program) -> bool:
@@ -143,15 +176,15 @@ def _find_written_out(arguments: Arguments) -> Iterator[str]:
     """Yield the files in the words of a command that hold nothing unknown: `file://a` is one."""
     values = [option.value for option in arguments.options if option.value is not None]
     for word in filter(is_static, (*arguments.operands, *values)):
-        yield normalize(_strip(word.removeprefix("fileb:").removeprefix("file:")))
+        yield simplify_name(_strip(word.removeprefix("fileb:").removeprefix("file:")))
 
 
 def _find_loaded(program: Program, arguments: Arguments) -> Iterator[str]:
     for value in find_values(program.loads, arguments):
-        yield normalize(_strip(value))
+        yield simplify_name(_strip(value))
     if _loads_operands(program, arguments):
         for word in filter(is_static, arguments.operands):
-            yield normalize(word.rpartition(":")[2])  # `HEAD:file`, `container:/file`
+            yield simplify_name(word.rpartition(":")[2])  # `HEAD:file`, `container:/file`
 
 
 def _loads_operands(program: Program, arguments: Arguments) -> bool:

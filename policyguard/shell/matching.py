@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from policyguard.model.shell import Program
 from policyguard.shell.arguments import Arguments, Option
 from policyguard.shell.command_line import ANY, MANY, MARKS, START
-from policyguard.shell.files import find_changed, find_read, normalize
+from policyguard.shell.files import find_changed, find_read, simplify_name
 from policyguard.shell.folders import join_folder
 from policyguard.shell.globs import Glob
 from policyguard.shell.pattern import Flag, Stage, Word
@@ -244,4 +244,4 @@ def _match_files(stage: Stage, read: ReadCommand) -> bool:
 
 
 def _place(folder: str, file: str) -> str:
-    return normalize(join_folder(folder, file)) if folder or file.startswith(START) else file
+    return simplify_name(join_folder(folder, file)) if folder or file.startswith(START) else file

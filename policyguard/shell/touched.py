@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import takewhile
@@ -25,6 +24,7 @@ from policyguard.shell.files import (
     find_read,
     find_values,
     find_written,
+    normalize,
     reads_all,
     reads_nothing,
 )
@@ -45,11 +45,8 @@ _SPACE = re.compile(r"\s")
 _NOWHERE = "/dev/null"
 _UNKNOWN = re.compile(f"[{ANY}{MANY}]+")
 _MAY_BE_UNKNOWN = re.compile(rf"[{ANY}{MANY}]|\.\.")
-_UNKNOWN_PART = re.compile(rf"\$[A-Za-z_{{(]|[{ANY}{MANY}{NAME}]")
 _UNKNOWN_PLACE = re.compile(rf"\$[A-Za-z_{{(]|[{ANY}{MANY}]|\A{NAME}")
 """With it, a path may be any: a name that was printed is one of a folder that stands before it."""
-_MAY_RISE = re.compile(rf"(?:\A|/)\.\.?{GLOB}+/")
-"""A pattern that may stand for `..`, as `.*` does in many shells."""
 _RANGE = re.compile(rf"[^/:\s]*[{ANY}{MANY}{NAME}][^/:\s]*\.\.\.?[^/:\s]*")
 """Revisions from one up to another, as `"$A..HEAD"` of git."""
 _REVISION = re.compile(r"[^:/\s]*:(?![/~]|\d+\Z)([^:\s]+)")
@@ -296,37 +293,6 @@ def _own_operands(command: _Command, reader: ShellReader) -> Sequence[str]:
     ):
         return arguments.operands[:1]
     return ()
-
-
-def normalize(path: str) -> str:
-    """Return `path` without `.`, `..` where they can be resolved, and doubled slashes.
-
-    What is above a folder that is not known (`$DIR/..`, `~/..`) may be anything.
-    """
-    if not path:
-        return path
-    if ".." in path and _rises_above_unknown(path):
-        return ANY
-    if GLOB in path and _MAY_RISE.search(path):
-        return ANY
-    if path.startswith("//"):
-        path = "/" + path.lstrip("/")
-    return posixpath.normpath(path)
-
-
-def _rises_above_unknown(path: str) -> bool:
-    """Whether a `..` leads out of a folder that is not known."""
-    below: int | None = None  # how far below the last such folder
-    for index, part in enumerate(path.split("/")):
-        if _UNKNOWN_PART.search(part) or (not index and part[:1] == "~"):
-            below = 0
-        elif below is not None and part == "..":
-            below -= 1
-            if below < 0:
-                return True
-        elif below is not None and part not in ("", "."):
-            below += 1
-    return False
 
 
 def has_unknown_folder(path: str) -> bool:

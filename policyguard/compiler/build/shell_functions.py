@@ -101,7 +101,8 @@ class ShellCommands:
 
     def _find_paths(self, command: str, patterns: CommandPatterns) -> list[str]:
         from policyguard.shell.command_line import GLOB
-        from policyguard.shell.touched import find_paths_of, normalize
+        from policyguard.shell.files import normalize
+        from policyguard.shell.touched import find_paths_of
 
         chosen = patterns.find_commands(command)
         found = find_paths_of(self.read(command), self.reader, chosen) if chosen else ()

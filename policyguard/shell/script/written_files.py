@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from policyguard.shell.arguments import UNKNOWN_PROGRAM, read_arguments
-from policyguard.shell.files import find_written, normalize
+from policyguard.shell.files import find_written, simplify_name
 from policyguard.shell.folders import join_folder
 from policyguard.shell.script.inputs import Input
 
@@ -49,13 +49,13 @@ class WrittenFiles:
         words = command.arguments if needs_arguments else ()
         arguments = read_arguments(words, program)
         for name in find_written(command, program, arguments):
-            path = normalize(join_folder("", name))
+            path = simplify_name(join_folder("", name))
             writers, known = self._files.get(path, ((), text))
             self._files[path] = (*writers, index), text if text == known else None
 
     def _find(self, path: str) -> _Written:
         """Return who wrote a file; behind a change of the folder by its last part alone."""
-        path = normalize(join_folder("", path))
+        path = simplify_name(join_folder("", path))
         if not self._reading.control.has_moved:
             return self._files.get(path, _UNWRITTEN)
         name = path.rpartition("/")[2]
@@ -77,7 +77,7 @@ class WrittenFiles:
         """Return the commands that wrote files which these words name, or folders of theirs."""
         found: set[int] = set()
         for word in words:
-            path = normalize(join_folder("", word))
+            path = simplify_name(join_folder("", word))
             while path:
                 found.update(self._find(path)[0])
                 path = path.rpartition("/")[0]

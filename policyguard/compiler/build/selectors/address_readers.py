@@ -87,7 +87,7 @@ def _is_url(path: str) -> bool:
 
 def _resolve(folder: str, path: str) -> str:
     """Return `path` in `folder`, without `.` and `..` where they can be resolved."""
-    from policyguard.shell.touched import normalize
+    from policyguard.shell.files import normalize
 
     path = _HOME.sub("~", path) if path[:1] == "$" else path
     if folder and path[:1] not in ("/", "~", "$", "\x00", "\x01") and path[1:2] != ":":

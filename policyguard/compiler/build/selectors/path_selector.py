@@ -11,8 +11,9 @@ from urllib.parse import unquote
 from policyguard.cel.functions.paths import Glob as PathGlob
 from policyguard.model.entry import EXCEPT, Selector
 from policyguard.shell.command_line import MANY, MARKS
+from policyguard.shell.files import normalize
 from policyguard.shell.globs import Glob
-from policyguard.shell.touched import has_unknown_folder, normalize
+from policyguard.shell.touched import has_unknown_folder
 
 _ESCAPE = re.compile(r"%(?:25)*(?:[0-7][0-9A-Fa-f])")
 _VARIABLE = re.compile(r"\$(?:\{[^}]*\}|\([^)]*\)|[A-Za-z_]\w*)")

@@ -14,6 +14,7 @@ from policyguard.bundle.check import check_policy, run_tests
 from policyguard.bundle.errors import BundleError
 from policyguard.bundle.unpack import unpack
 from policyguard.compiler import compile_policy
+from policyguard.engines.input_file import open_input
 from policyguard.testing.discovery import find_tests
 from policyguard.testing.suite import resolve_reference
 from policyguard.testing.suite_reader import read_suite
@@ -90,7 +91,7 @@ def _name(path: Path, root: Path) -> str:
 
 def _read_text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with open_input(path) as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise BundleError(f"{path}: larger than a bundle may be; use a part of it")

@@ -10,6 +10,7 @@ import msgspec
 
 from policyguard.bundle.bundle import Bundle, Signature
 from policyguard.bundle.errors import BundleError
+from policyguard.engines.input_file import open_input
 
 try:
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -98,7 +99,7 @@ def _read_public(file: Path) -> Ed25519PublicKey:
 
 def _read(file: Path) -> bytes:
     try:
-        with file.open("rb") as opened:
+        with open_input(file) as opened:
             return opened.read(_MAX_KEY_BYTES)
     except OSError as error:
         raise BundleError(f"{file}: cannot be read: {error.strerror}; name a key file") from None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import urllib.error
 import urllib.request
 from http.client import HTTPException
@@ -14,7 +12,7 @@ import msgspec
 
 from policyguard.bundle.errors import BundleError
 from policyguard.bundle.http_deadline import Deadline
-from policyguard.engines.operating_system import O_NONBLOCK
+from policyguard.engines.input_file import open_input
 
 SUFFIX = ".bundle.json"
 _SILENCE, _DEADLINE = 30.0, 120.0
@@ -43,16 +41,10 @@ def fetch(source: str, etag: str, max_bytes: int) -> Fetched | None:
             if not found:
                 raise BundleError(f"{source}: has no file *{SUFFIX}; build one into it")
             path = max(found, key=lambda one: (one.stat().st_mtime_ns, one.name))
-        with open(path, "rb", opener=_open_at_once) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise BundleError(f"{path}: is no regular file; name a bundle")
+        with open_input(path) as file:
             return Fetched(file.read(max_bytes + 1), "")
     except OSError as error:
         raise BundleError(f"{source}: cannot be read: {error.strerror}; name a bundle") from None
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | O_NONBLOCK)  # a pipe would wait for its writer
 
 
 class _SameSchemeRedirects(urllib.request.HTTPRedirectHandler):

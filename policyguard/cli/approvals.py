@@ -15,7 +15,13 @@ import msgspec
 
 from policyguard.adapters.client.connection import Unavailable, post
 from policyguard.adapters.client.location import locate_socket
-from policyguard.cli.options import Seconds, named_store_option, path_option, policy_option
+from policyguard.cli.options import (
+    Seconds,
+    file_option,
+    named_store_option,
+    path_option,
+    policy_option,
+)
 from policyguard.cli.terminal.status import suggest_next, usage_error
 from policyguard.model.question import OpenQuestion
 from policyguard.report.escape import for_terminal, json_document
@@ -70,7 +76,7 @@ def approvals() -> None:
 
 def _desk_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
-        path_option("--admin-token-file", help_="The token that the service wants from admins."),
+        file_option("--admin-token-file", help_="The token that the service wants from admins."),
         path_option("--socket", "socket_path", help_="The service's socket."),
         named_store_option(),
         policy_option,

@@ -17,8 +17,10 @@ from policyguard.bundle.errors import BundleError
 from policyguard.bundle.pull import describe, pull, utc_now
 from policyguard.bundle.unpack import unpack
 from policyguard.cli.options import FilePath, path_option
+from policyguard.cli.terminal.output import STDOUT, write
 from policyguard.cli.terminal.status import reports_errors, status, suggest_next, usage_error
 from policyguard.compiler.load.scalars import parse_duration
+from policyguard.engines.input_file import open_input
 from policyguard.model.diagnostic import PolicyError
 from policyguard.report.escape import for_terminal, json_document
 from policyguard.testing.discovery import NothingToTestError
@@ -84,8 +86,8 @@ def build_command(
         )
     except PolicyError as error:
         usage_error(error)
-    output.write_bytes(made.encode())
-    click.echo(_describe(made))
+    write(output, made.encode())
+    click.echo(_describe(made), err=output == STDOUT)
     suggest_next(f"sign it: policyguard bundle sign {output} --key key.pem")
 
 
@@ -98,7 +100,7 @@ def sign_command(file: Path, key: Path) -> None:
     from policyguard.bundle.signing import sign
 
     signed = sign(_read(file), key)
-    file.write_bytes(signed.encode())
+    write(file, signed.encode())
     click.echo(f"signed by {', '.join(one.key for one in signed.signatures)}")
 
 
@@ -202,7 +204,7 @@ def _whole_seconds(lifetime: int, expires: str) -> int:
 
 def _read(file: Path) -> Bundle:
     try:
-        with file.open("rb") as opened:
+        with open_input(file) as opened:
             return decode(opened.read(MAX_BYTES + 1), str(file))
     except OSError as error:
         raise BundleError(f"{file}: cannot be read: {error.strerror}; name a bundle") from None

@@ -13,7 +13,7 @@ import click
 
 from policyguard.adapters.client.connection import Unavailable, post, serve_command, start
 from policyguard.adapters.client.location import locate_socket
-from policyguard.cli.options import named_store_option, path_option, policy_option
+from policyguard.cli.options import file_option, named_store_option, path_option, policy_option
 from policyguard.cli.terminal.status import policy_error, reports_errors, suggest_next, usage_error
 from policyguard.compiler import compile_policy
 from policyguard.model.diagnostic import PolicyError
@@ -26,7 +26,7 @@ _SECONDS = 20.0
 @policy_option
 @named_store_option()
 @path_option("--socket", "socket_path", help_="The service's socket.")
-@path_option("--admin-token-file", help_="The token that the service wants from admins.")
+@file_option("--admin-token-file", help_="The token that the service wants from admins.")
 @click.option("--by", default=None, help="Who answers there.  [default: the current user]")
 @click.option("--label", "labels", multiple=True, help="A label that this person has.")
 @click.option("--no-browser", is_flag=True, help="Print the address alone.")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import getpass
+import sys
 import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 import click
 import msgspec
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 
 from policyguard.cli.executors import executor_options, open_executor
 from policyguard.cli.options import (
+    FilePath,
     Recordings,
     columns_option,
     policy_option,
@@ -28,6 +30,7 @@ from policyguard.cli.terminal.status import (
     suggest_next,
     usage_error,
 )
+from policyguard.engines.input_file import open_input
 from policyguard.journal.folder import file_name
 from policyguard.model.diagnostic import PolicyError
 from policyguard.report.constraints import render_constraint, render_constraints, render_observation
@@ -45,6 +48,7 @@ from policyguard.traces import Skipped, TraceError, expand
 from policyguard.traces.reader import find_call
 
 _EXIT_NOTHING = 1
+_STDIN = Path("-")
 
 
 @click.group()
@@ -153,15 +157,17 @@ def export_command(store: str | Path) -> None:
 @constraints.command(
     "import", epilog="Example: policyguard constraints import learned.jsonl --store state.db"
 )
-@click.argument("file", type=click.File("rb"))
+@click.argument("file", type=FilePath(dir_okay=False, allow_dash=True))
 @store_option
 @click.pass_obj
 @reports_errors(StoreError, ConstraintImportError, OSError)
-def import_command(store: str | Path, file: Any) -> None:
+def import_command(store: str | Path, file: Path) -> None:
     """Import exported constraints. What was revoked here stays revoked."""
-    taken, refused = constraint_records.import_constraints(
-        _open_store(store, write=True), constraint_records.parse_constraints(read_lines(file))
-    )
+    named: BinaryIO = sys.stdin.buffer if file == _STDIN else open_input(file)
+    with named as lines:
+        taken, refused = constraint_records.import_constraints(
+            _open_store(store, write=True), constraint_records.parse_constraints(read_lines(lines))
+        )
     skipped = f"; {refused} stay revoked" if refused else ""
     click.echo(f"{taken} imported{skipped}")
 

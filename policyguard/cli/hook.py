@@ -26,7 +26,7 @@ from policyguard.adapters.installation.settings import (
     show_change,
     write_settings,
 )
-from policyguard.cli.options import named_store_option, path_option, policy_option
+from policyguard.cli.options import file_option, named_store_option, policy_option
 from policyguard.cli.terminal.status import policy_error, reports_errors, status, usage_error
 from policyguard.compiler import compile_policy
 from policyguard.model.diagnostic import PolicyError
@@ -35,7 +35,7 @@ from policyguard.report.escape import for_terminal
 from policyguard.store.paths import default_store_path, resolve_store
 
 _host = click.argument("host", type=click.Choice([*INSTALLATIONS]))
-_settings = path_option("--settings", help_="The host's settings file.  [default: the user's]")
+_settings = file_option("--settings", help_="The host's settings file.  [default: the user's]")
 _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from policyguard.cli.options import OUTPUT
+from policyguard.cli.terminal.output import write
 from policyguard.cli.terminal.status import policy_error, status, suggest_next, usage_error
 from policyguard.compiler import compile_policy
 from policyguard.compiler.load.loader import load_layers
@@ -42,8 +43,11 @@ def init(pack: str, output: str, *, force: bool) -> None:
     if Path(output).is_dir():
         usage_error(f"`{output}` is a folder; pass a file name")
     try:
-        with Path(output).open("w" if force else "x", encoding="utf-8") as file:
-            file.write(text)
+        if force:
+            write(Path(output), text)
+        else:
+            with Path(output).open("x", encoding="utf-8") as file:
+                file.write(text)
     except FileExistsError:
         usage_error(f"`{output}` exists; use --force to overwrite it")
     except OSError as error:

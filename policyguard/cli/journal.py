@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -226,8 +227,8 @@ def verify_command(
 
     PATHS are files and folders, by default the journals beside the store. For a folder, missing
     journals are reported too: with a database, pass the folders of all hosts. Exit codes: 0
-    (nothing was altered); 1 (something was altered, or that is unknown); 2 (misuse, or no journal
-    was found).
+    (nothing was altered); 1 (something was altered, or that is unknown: of a file that is no
+    journal, and of one without a line and without anchors); 2 (misuse, or no journal was found).
     """
     try:
         opened, own_folder = _open_anchors(store)
@@ -241,7 +242,9 @@ def verify_command(
         )
     except (JournalError, StoreError, OSError) as error:
         usage_error(error)
-    if not result.files and not result.findings:  # nothing read is not the same as nothing altered
+    is_own = store is not None or anchor is not None or _is_named(own_folder, named_paths)
+    if not result.files and (not result.findings or (not is_own and _only_lacks_files(result))):
+        # Nothing read is not the same as nothing altered, nor as all files of another folder gone.
         named = ", ".join(map(str, named_paths))
         usage_error(
             f"{named}: no journals found; pass a journal, a folder of journals, or the store"
@@ -254,8 +257,10 @@ def verify_command(
             click.echo(f"{finding.severity}[{finding.code}]: {for_terminal(finding.message)}")
             click.echo(f"  --> {for_terminal(location)}")
             click.echo(f"   = help: {finding.help}")
-    click.echo(_summary(result, has_anchors=opened is not None or anchor is not None), err=True)
-    context.exit(1 if result.has_failed else 0)
+    has_anchors = opened is not None or anchor is not None
+    click.echo(_summary(result, has_anchors=has_anchors), err=True)
+    has_evidence = has_anchors or result.lines > 0
+    context.exit(1 if result.has_failed or not has_evidence else 0)
 
 
 def _open_for_pruning(store: str | Path | None, *, read_only: bool) -> tuple[Store, Path]:
@@ -280,11 +285,24 @@ def _state(store: SqliteStore) -> StoreState:
     return StoreState(store.path, store.count_lost(), store.find_edited())
 
 
+def _is_named(folder: Path, paths: tuple[Path, ...]) -> bool:
+    return os.path.realpath(folder) in map(os.path.realpath, paths)
+
+
+def _only_lacks_files(result: VerifyResult) -> bool:
+    return all(one.code in ("journal/missing-file", "journal/pruned") for one in result.findings)
+
+
 def _summary(result: VerifyResult, *, has_anchors: bool) -> str:
     files = f"{result.files} journal{'' if result.files == 1 else 's'}"
-    lines = f"{result.lines} line{'' if result.lines == 1 else 's'}"
+    read = f"{files}, {result.lines} line{'' if result.lines == 1 else 's'}"
     errors = {one.code for one in result.findings if one.severity == "error"}
+    if not result.files:
+        missing = sum(one.code == "journal/missing-file" for one in result.findings)
+        read = f"no journal was found, and {missing} {'is' if missing == 1 else 'are'} missing"
     conclusion = "nothing was altered"
+    if not has_anchors and not result.lines and not errors:
+        conclusion = "nothing to verify"
     if errors:
         is_proven = not errors.issubset(UNPROVEN)
         conclusion = (
@@ -294,4 +312,4 @@ def _summary(result: VerifyResult, *, has_anchors: bool) -> str:
         conclusion += "; lines were adopted that had no anchor"
     if not has_anchors:
         conclusion += "; a cut tail or a missing file is only found with a store or --anchor"
-    return f"{files}, {lines}: {conclusion}"
+    return f"{read}: {conclusion}"

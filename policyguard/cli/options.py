@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from policyguard.engines.input_file import is_own_stream, require_regular
 from policyguard.store.paths import default_store_path, is_database_address
 
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -31,6 +32,22 @@ class FilePath(click.Path):
         return super().convert(value, param, ctx)
 
 
+class RegularFile(FilePath):
+    """The path of a regular file, which need not exist: a pipe would wait, a device never ends."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a path that is no pipe, socket or device, but for streams of this process."""
+        path = super().convert(value, param, ctx)
+        if not is_own_stream(path):
+            try:
+                require_regular(path)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                self.fail(f"{path}: {error.strerror}", param, ctx)
+        return path
+
+
 class Recordings(click.ParamType[str]):
     """A file, a folder, a glob or an address of recordings, which may not be empty."""
 
@@ -46,6 +63,11 @@ class Recordings(click.ParamType[str]):
 def path_option(*names: str, help_: str, dir_okay: bool = True, **settings: Any) -> _Decorator:
     """Return an option whose value is a path."""
     return click.option(*names, type=FilePath(dir_okay=dir_okay), help=help_, **settings)
+
+
+def file_option(*names: str, help_: str, **settings: Any) -> _Decorator:
+    """Return an option whose value is the path of a regular file."""
+    return click.option(*names, type=RegularFile(dir_okay=False), help=help_, **settings)
 
 
 policy_option = click.option(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.options import named_store_option, path_option, policy_option
+from policyguard.cli.options import file_option, named_store_option, path_option, policy_option
 from policyguard.cli.terminal.status import policy_error, reports_errors, status, usage_error
 from policyguard.model.diagnostic import PolicyError
 from policyguard.model.errors import PolicyguardError
@@ -21,8 +21,8 @@ from policyguard.store.paths import resolve_store
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Serve on this port, not on a socket.")
-@path_option("--token-file", help_="With --port: the token's file (0600); made if there is none.")
-@path_option("--admin-token-file", help_="The token that approvals, grants and reloads need.")
+@file_option("--token-file", help_="With --port: the token's file (0600); made if there is none.")
+@file_option("--admin-token-file", help_="The token that approvals, grants and reloads need.")
 @click.option(
     "--idle", type=click.FloatRange(min=1), help="End after so many seconds without a request."
 )

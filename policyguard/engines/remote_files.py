@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
+from policyguard.engines.input_file import open_input
+
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
@@ -122,7 +124,7 @@ class _Folder:
 
     def open(self, name: str) -> IO[bytes] | None:
         path = self._folder / name
-        return path.open("rb") if path.exists() else None
+        return open_input(path) if path.exists() else None
 
     def write(self, name: str, chunks: Iterator[bytes]) -> None:
         part = self._folder / f"{name}.part"

@@ -10,6 +10,7 @@ from importlib.resources.abc import Traversable
 from itertools import islice
 from pathlib import Path
 
+from policyguard.engines.input_file import open_input
 from policyguard.model.diagnostic import Diagnostic, Edit, Severity, Span
 
 MAX_FILE_BYTES = 1024 * 1024
@@ -87,7 +88,7 @@ class SourceText:
 
 def read_source(file: Path | Traversable, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     """Read a policy file, or so much of a larger one that it is seen to be too large."""
-    with file.open("rb") as handle:
+    with open_input(file) if isinstance(file, Path) else file.open("rb") as handle:
         return handle.read(max_bytes + 1)
 
 

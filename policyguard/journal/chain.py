@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from policyguard.engines.input_file import open_input
 from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.journal.errors import JournalError
 from policyguard.store.paths import hide_address
@@ -202,7 +203,7 @@ def read_key(file: str | Path) -> bytes:
     """Read the key of keyed hashes: all bytes of the file. Raises `JournalError`."""
     try:
         path = Path(file).expanduser()
-        with path.open("rb") as content:
+        with open_input(path) as content:
             key = content.read(_MAX_KEY_BYTES + 1)
     except (OSError, RuntimeError) as error:  # RuntimeError: unknown user in `~name`
         reason = getattr(error, "strerror", None) or error

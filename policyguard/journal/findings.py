@@ -113,7 +113,8 @@ _MEANINGS = {
     "journal/cut-tail": "Lines at the end are missing that were anchored.",
     "journal/missing-file": "A journal that was anchored is gone.",
     "journal/unreadable": "The file cannot be read, or is not a regular file.",
-    "journal/no-chain": "The lines have no hashes: the file is a trace, not a journal.",
+    "journal/no-chain": "The lines have no hashes, or there is none: the file is a trace, or "
+    "something else, but not a journal.",
     "journal/key": "The journal was written with another key, so its hashes cannot be checked.",
     "journal/no-key": "The journal was written without a key, and others were written with one.",
     "journal/torn-line": "The last line is incomplete: a process died while writing it.",

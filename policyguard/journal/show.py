@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from policyguard.engines.input_file import open_input
 from policyguard.journal.chain import CHAIN_FIELDS
 from policyguard.report.escape import for_terminal
 from policyguard.store import json_lines
@@ -46,7 +47,7 @@ def read_lines(path: Path, wait: Callable[[], None] | None = None) -> Iterator[b
     meanwhile is read as repaired.
     """
     complete = 0
-    with path.open("rb") as file:
+    with open_input(path) as file:
         while True:
             file.seek(complete)
             for line in json_lines.read_lines(file):

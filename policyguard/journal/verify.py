@@ -229,7 +229,10 @@ class _Verifier:
             # A copy under another name is compared with the anchors of its session.
             anchors = self.anchors_by_file.get(file_name(session), [])
         if not first.endswith(b"\n"):
-            yield describe_empty(file, first, anchors)
+            if not anchors and not is_journal_name(file):  # a torn journal has its own name
+                yield make_finding("journal/no-chain", file, "has no complete line of a journal", 1)
+            else:
+                yield describe_empty(file, first, anchors)
             return
         link = parse_link(first[:-1])
         if link is None and not anchors and not is_journal_name(file):

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from policyguard.engines.input_file import open_input
 from policyguard.engines.source import MAX_FILE_BYTES, SourceText
 from policyguard.engines.toml_source import find_span, parse
 from policyguard.lint.catalog import UnknownCodeError, expand_codes
@@ -84,7 +85,7 @@ def _folders_to_search(folder: Path) -> list[Path]:
 
 def _read(file: Path) -> tuple[SourceText, Any]:
     """Return a file's text and its policyguard table, or None if it has none."""
-    with file.open("rb") as handle:
+    with open_input(file) as handle:
         source, values, problems = parse(handle.read(MAX_FILE_BYTES + 1), str(file))
     if values is None:
         raise ConfigError(problems)

@@ -101,8 +101,8 @@ class Decision(msgspec.Struct, frozen=True):
     def message(self) -> str:
         """One text for the model: what was refused, why, what is left, what to do instead.
 
-        At most `MAX_MESSAGE_CHARS`: the strongest violation, then what fits of the others. Advice
-        is left out of a refusal.
+        At most `MAX_MESSAGE_CHARS`: the strongest violation, then what fits of the others, and the
+        ids of the next. Advice is left out of a refusal.
         """
         if not self.violations:
             return ""
@@ -112,18 +112,16 @@ class Decision(msgspec.Struct, frozen=True):
         text = head.format(tool=sanitize(_truncate(self.tool, _MAX_NAME_CHARS)))
         named = [one for one in self.violations if self.allowed or one.effect is not Effect.ADVISE]
         first, *others = _join_reasons(named)
-        text += _format_reason(
-            first, MAX_MESSAGE_CHARS - len(text) - (_MORE_CHARS if others else 0)
-        )
-        rest = len(others)
-        for reason in others:
-            line = _format_reason(reason, MAX_MESSAGE_CHARS)
-            if len(text) + len(line) > MAX_MESSAGE_CHARS - _MORE_CHARS:
+        more = _format_more(others, _MORE_CHARS)
+        text += _format_reason(first, MAX_MESSAGE_CHARS - len(text) - len(more))
+        while others:
+            line = _format_reason(others[0], MAX_MESSAGE_CHARS)
+            more = _format_more(others[1:], _MORE_CHARS)
+            if len(text) + len(line) + len(more) > MAX_MESSAGE_CHARS:
                 break
             text += line
-            rest -= 1
-        if rest:
-            text += f"\n- and {rest} more reason{'s' if rest > 1 else ''}"
+            del others[0]
+        text += _format_more(others, MAX_MESSAGE_CHARS - len(text))
         line = self._describe_left({one.id for one in named})
         return text + line if len(text) + len(line) <= MAX_MESSAGE_CHARS else text
 
@@ -165,9 +163,10 @@ MAX_MESSAGE_CHARS = 400
 """Characters of a message: a model reads one at every refusal, and pays for it."""
 
 _MAX_NAME_CHARS = 80
-_MORE_CHARS = 24
+_MORE_CHARS = 80
+"""Characters kept for the ids of entries whose reasons do not fit."""
 _MAX_NAMED = 3
-"""Entries that are named where several fired for the same reason."""
+"""Entries that are named where several fired for the same reason, or where reasons do not fit."""
 _ALLOWED_HEADINGS = {
     Effect.ALLOW: "`{tool}` is allowed.",
     Effect.ADVISE: "A note on `{tool}`:",
@@ -211,6 +210,19 @@ def _format_reason(group: list[Violation], max_chars: int) -> str:
     more = f" and {len(group) - len(ids)} more" if len(group) > len(ids) else ""
     details = f". It may be what these are about: {', '.join(ids)}{more}"
     return f"\n- {_truncate(first.doubt, max_chars - len(details) - 3)}{details}"
+
+
+def _format_more(reasons: list[list[Violation]], max_chars: int) -> str:
+    """Return a line with the number of entries whose reasons are left out, and ids that fit."""
+    ids = [_truncate(one.id, _MAX_NAME_CHARS) for reason in reasons for one in reason]
+    if not ids:
+        return ""
+    text = f"\n- and {len(ids)} more"
+    for named in range(min(len(ids), _MAX_NAMED), 0, -1):
+        line = f"{text}: {', '.join(ids[:named])}{', …' if named < len(ids) else ''}"
+        if len(line) <= max_chars:
+            return line
+    return text
 
 
 def _format_violation(violation: Violation, max_chars: int) -> str:

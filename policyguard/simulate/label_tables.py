@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from policyguard.engines.input_file import open_input
 from policyguard.model.errors import PolicyguardError
 
 Rows = Iterator[tuple[int, Mapping[str, Any]]]
@@ -23,7 +25,7 @@ def find_reader(path: Path) -> Callable[[Path], Rows] | None:
 
 
 def _read_csv(path: Path) -> Rows:
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    with io.TextIOWrapper(open_input(path), encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, strict=True)
         try:
             _require_columns(path, reader.fieldnames or ())
@@ -42,7 +44,7 @@ def _read_parquet(path: Path) -> Rows:
             f"{path}: Parquet needs the package pyarrow: pip install 'policyguard-engine[lake]'"
         ) from None
     try:
-        with parquet.ParquetFile(path) as file:
+        with open_input(path) as opened, parquet.ParquetFile(opened) as file:
             _require_columns(path, file.schema_arrow.names)
             columns = [name for name in _COLUMNS if name in file.schema_arrow.names]
             number = 0

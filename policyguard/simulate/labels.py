@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from policyguard.engines.input_file import open_input
 from policyguard.simulate.label_tables import LabelError, find_reader
 from policyguard.store.json_lines import number_lines, read_lines
 
@@ -67,7 +68,7 @@ class Labels:
                 for number, row in read_rows(path):
                     labels.setdefault(_convert(row, f"{path}:{number}"), number)
             else:
-                with path.open("rb") as file:
+                with open_input(path) as file:
                     for number, line in number_lines(read_lines(file)):
                         labels.setdefault(_parse(line, f"{path}:{number}"), number)
         except OSError as error:

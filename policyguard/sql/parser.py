@@ -13,13 +13,14 @@ Its surprises, each with a test in `tests/sql/`:
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Container, Sequence
 from functools import cache
 
 import sqlglot
 from sqlglot.dialects.dialect import Dialect, Dialects
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.expressions import Column, Expr, Table
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -34,6 +35,7 @@ MAX_STATEMENTS = 50
 MAX_DEPTH = 64
 """How deeply brackets may nest."""
 _UNREADABLE = "text is not SQL that can be read"
+_PLAIN_WORD = re.compile("[A-Za-z_]{1,30}")
 _NAME_IT = "; if it is of one database, name the dialect, as `sql('tsql')`"
 _NO_SQL = frozenset(("", "dax", "prql", "solr", "tableau"))
 _OPENING = frozenset((TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE))
@@ -83,11 +85,21 @@ def parse(text: str, dialect: str) -> list[ParsedStatement]:
         return [_parse_statement(chunk, text, language) for chunk in chunks]
     except SqlError:
         raise
-    except (SqlglotError, AttributeError, LookupError, TypeError, ValueError):
+    except (SqlglotError, AttributeError, LookupError, TypeError, ValueError) as error:
         # On texts that it does not know it also fails in ways of its own.
-        raise SqlError(f"{_UNREADABLE}{'' if dialect else _NAME_IT}") from None
+        place = _describe_place(error)
+        raise SqlError(f"{_UNREADABLE}{place}{'' if dialect else _NAME_IT}") from None
     finally:
         _QUIET.on = False
+
+
+def _describe_place(error: Exception) -> str:
+    """Return where a text cannot be read, if that is known: at a word, but never at a value."""
+    found = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
+    word = str(found.get("highlight") or "")
+    if _PLAIN_WORD.fullmatch(word):
+        return f', near "{word}"'
+    return f", line {found['line']}" if (found.get("line") or 1) > 1 else ""
 
 
 @cache

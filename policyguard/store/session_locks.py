@@ -32,6 +32,9 @@ with suppress(ImportError):  # Windows, where stores in files and journals are r
 _MAX_OFFSET = 2**62
 """The bound of session offsets; two collide with probability 2^-62. Process locks follow."""
 
+_REMEDY = "close it there, or use another session id"
+_REMEDY_OF_SERVICES = f"{_REMEDY}; each policy has a service of its own, which holds its sessions"
+
 
 class LockFile:
     """A lock file, for sessions and for the processes that hold quota leases."""
@@ -46,7 +49,8 @@ class LockFile:
         with _locked_tables():
             table = _find_table(self._path)
             if offset in table.holds:
-                raise self._busy_error(session, "by another guard of this process")
+                holder = "by another guard of this process"
+                raise self._busy_error(session, holder, _REMEDY)
             return self._lock_byte(table, offset, session)
 
     def acquire_process_lock(self, number: int) -> FileLock:
@@ -103,15 +107,16 @@ class LockFile:
             if not isinstance(error, OSError):
                 raise
             if error.errno in (errno.EACCES, errno.EAGAIN):
-                raise self._busy_error(session, "by another process") from None
+                holder = "by another process"
+                raise self._busy_error(session, holder, _REMEDY_OF_SERVICES) from None
             raise _lock_error(self._path, error) from None
         return lock
 
-    def _busy_error(self, session: str, holder: str) -> SessionBusyError:
+    def _busy_error(self, session: str, holder: str, remedy: str) -> SessionBusyError:
         return SessionBusyError(
             self._path,
             f"session {session!r:.80} is held {holder}",
-            "close it there, or use another session id",
+            remedy,
         )
 
 

@@ -612,7 +612,7 @@ def test_a_pipe_in_a_folder_of_bundles_is_not_waited_for(team: Team) -> None:
     shelf = team.folder / "shelf"
     shelf.mkdir()
     os.mkfifo(shelf / "x.bundle.json")
-    with pytest.raises(BundleError, match="is no regular file"):
+    with pytest.raises(BundleError, match="not a regular file"):
         team.pull(shelf)
 
 

@@ -35,25 +35,26 @@ def run(*args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("journal show FILE", "a line has more than"),
-        ("constraints import FILE --store STORE", "a line has more than"),
+        ("journal show FILE", "not a regular file"),
+        ("journal show HUGE", "a line has more than"),
+        ("constraints import HUGE --store STORE", "a line has more than"),
         ("constraints list --store FILE", "not a regular file"),
         ("journal verify FILE", "not a regular file"),
-        ("journal verify JOURNAL --anchor FILE", "a line has more than"),
-        ("journal verify JOURNAL --key FILE", "more than 65,536 bytes"),
-        ("simulate JOURNAL --labels FILE", "a line has more than"),
+        ("journal verify JOURNAL --anchor HUGE", "a line has more than"),
+        ("journal verify JOURNAL --key HUGE", "more than 65,536 bytes"),
+        ("simulate JOURNAL --labels HUGE", "a line has more than"),
         ("simulate JOURNAL --policy FILE", "not a regular file"),
         ("simulate FILE", "not a regular file"),
         ("lint FILE", "not a regular file"),
-        ("lint --config FILE", "at most 1,048,576 are allowed"),
-        ("test FILE", "at most 1,048,576 are allowed"),
+        ("lint --config HUGE", "at most 1,048,576 are allowed"),
+        ("test HUGE", "at most 1,048,576 are allowed"),
         *(
             pytest.param(command, message, marks=pytest.mark.slow)
             for command, message in (
-                ("journal show --follow FILE", "a line has more than"),
+                ("journal show --follow HUGE", "a line has more than"),
                 ("journal anchors --store FILE", "not a regular file"),
                 ("simulate JOURNAL --baseline FILE", "not a regular file"),
-                ("suggest JOURNAL --max-harm 0.1 --labels FILE", "a line has more than"),
+                ("suggest JOURNAL --max-harm 0.1 --labels HUGE", "a line has more than"),
                 ("traces stats FILE", "not a regular file"),
                 ("traces convert FILE -o -", "not a regular file"),
                 ("policy show FILE", "not a regular file"),
@@ -62,11 +63,14 @@ def run(*args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         ),
     ],
 )
-def test_an_endless_device_is_named_in_a_message(
+def test_an_endless_device_or_a_huge_file_is_named_in_a_message(
     command: str, message: str, tmp_path: Path
 ) -> None:
     store = str(tmp_path / "state" / "store.db")
-    names = {"FILE": ZERO, "JOURNAL": str(DEMO), "STORE": store}
+    huge = tmp_path / "huge"
+    huge.touch()
+    os.truncate(huge, 2 * MEMORY)
+    names = {"FILE": ZERO, "HUGE": str(huge), "JOURNAL": str(DEMO), "STORE": store}
     done = run(*(names.get(word, word) for word in command.split()))
     assert done.returncode in (1, 2)
     assert message in done.stdout + done.stderr

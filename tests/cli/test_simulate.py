@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,8 @@ from policyguard.cli import main
 from tests.terminal import run_at_terminal
 
 DEMO = Path(__file__).parents[2] / "docs" / "demo"
+_FREE = 200
+"""A descriptor that no worker has."""
 
 
 def _run(*args: str | Path) -> Result:
@@ -283,22 +284,22 @@ def test_workers_that_cannot_share_sessions_are_reported(tmp_path: Path) -> None
 def test_a_worker_that_cannot_work_is_an_error_not_a_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The labels go away between this process's reading them and the workers'."""
+    """The labels are in a pipe of this process, which its workers do not have."""
     monkeypatch.setattr("policyguard.simulate.jobs.workers.MIN_WORKER_BYTES", 1)
-    os.mkfifo(tmp_path / "labels")
-    writer = threading.Thread(target=_once, args=(tmp_path / "labels",), daemon=True)
-    writer.start()
-    result = _run(
-        DEMO / "trace.jsonl", "--policy", POLICY, "--labels", tmp_path / "labels", "--workers", "2"
-    )
-    writer.join(timeout=10)
+    ours, theirs = os.pipe()
+    os.write(theirs, b'{"session": "s", "success": true}\n')
+    os.close(theirs)
+    os.dup2(ours, _FREE, inheritable=False)
+    os.close(ours)
+    labels = f"/dev/fd/{_FREE}"
+    try:
+        result = _run(
+            DEMO / "trace.jsonl", "--policy", POLICY, "--labels", labels, "--workers", "2"
+        )
+    finally:
+        os.close(_FREE)
     assert result.exit_code == 2
     assert "policyguard simulate: a worker failed: LabelError" in result.stderr
-
-
-def _once(fifo: Path) -> None:
-    fifo.write_text('{"session": "s", "success": true}\n')
-    fifo.unlink()
 
 
 @pytest.mark.parametrize("plain", [False, True])

@@ -158,6 +158,38 @@ def test_nothing_is_not_unaltered(state: Path, tmp_path: Path, form: str) -> Non
     assert "journal: no journals found" in result.stderr
 
 
+def test_a_file_that_is_no_journal_is_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "notes").write_text("[" * 1000)
+    result = _run(tmp_path / "notes")
+    assert result.exit_code == 1
+    assert "error[journal/no-chain]: has no complete line of a journal" in result.stdout
+    assert "unknown whether something was altered" in result.stderr
+
+
+def test_a_torn_journal_is_evidence_only_beside_its_store(state: Path) -> None:
+    SqliteStore(state / "store.db", caps=CAPS).anchors.delete("s")
+    journal_of(state).write_bytes(b'{"event":"st')
+    result = _run()
+    assert result.exit_code == 0
+    assert "info[journal/torn-line]: 12 bytes of a first line" in result.stdout
+    for file in state.glob("store.db*"):
+        file.unlink()
+    result = _run()
+    assert result.exit_code == 1
+    assert result.stderr.startswith("1 journal, 0 lines: nothing to verify; ")
+
+
+def test_a_folder_without_journals_is_not_the_stores(state: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    result = _run(tmp_path / "empty")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "empty: no journals found; pass a journal" in result.stderr
+    result = _run(tmp_path / "empty", "--store", state / "store.db")
+    assert result.exit_code == 1
+    assert result.stderr == "no journal was found, and 1 is missing: something was altered\n"
+
+
 def test_an_export_without_an_anchor_proves_nothing(state: Path, tmp_path: Path) -> None:
     anchors = tmp_path / "anchors.jsonl"
     anchors.write_text("\n")

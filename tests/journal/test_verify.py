@@ -14,6 +14,7 @@ from policyguard.journal.anchors.export import anchor_lines, read_anchors
 from policyguard.journal.chain import Chain, Hasher, read_key
 from policyguard.journal.errors import AlteredError, JournalError
 from policyguard.journal.findings import CODES
+from policyguard.journal.folder import file_name
 from policyguard.journal.format import encode
 from policyguard.journal.verify import VerifyResult, verify
 from policyguard.model.event import Event, SessionEnded, SessionStarted, TurnStarted
@@ -294,9 +295,20 @@ def test_a_torn_last_line_is_no_failure(setup: JournalSetup) -> None:
 def test_a_file_without_a_line_says_what_is_in_it(
     tmp_path: Path, content: bytes, code: str
 ) -> None:
-    file = tmp_path / "s.jsonl"
+    file = tmp_path / file_name("s")
     file.write_bytes(content)
     assert [found.code for found in verify([file]).findings] == [f"journal/{code}"]
+
+
+@pytest.mark.parametrize("content", [b"", b"[" * 200_000, bytes(100_000), b'{"v":1}', b'{"event"'])
+def test_a_file_without_a_line_is_a_journal_only_under_the_name_of_one(
+    tmp_path: Path, content: bytes
+) -> None:
+    file = tmp_path / "s.jsonl"
+    file.write_bytes(content)
+    result = verify([file])
+    assert codes(result) == [("no-chain", 1)]
+    assert result.has_failed
 
 
 @pytest.mark.parametrize("less", [1, 5, 200])

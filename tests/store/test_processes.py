@@ -132,6 +132,7 @@ def test_a_session_lock_is_free_when_its_process_has_died(tmp_path: Path) -> Non
         store.lock_session("s")
     for error in (refused.value, again.value):
         assert "session 's' is held by another process; close it" in str(error)
+        assert "each policy has a service of its own" in str(error)
     with store.lock_session("t"):
         pass
     holder.send_signal(signal.SIGKILL)

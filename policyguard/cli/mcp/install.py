@@ -23,7 +23,7 @@ from policyguard.adapters.installation.settings import (
     show_change,
     write_settings,
 )
-from policyguard.cli.options import named_store_option, path_option, policy_option
+from policyguard.cli.options import file_option, named_store_option, policy_option
 from policyguard.cli.terminal.status import policy_error, reports_errors, status, usage_error
 from policyguard.compiler import compile_policy
 from policyguard.model.diagnostic import PolicyError
@@ -32,7 +32,7 @@ from policyguard.report.escape import for_terminal
 from policyguard.store.paths import absolute_store, default_store_path
 
 _client = click.argument("client", type=click.Choice([*MCP_CLIENTS]))
-_settings = path_option("--settings", help_="The client's settings file.  [default: the user's]")
+_settings = file_option("--settings", help_="The client's settings file.  [default: the user's]")
 _server = click.option(
     "--server", "servers", multiple=True, help="Only this server. Repeatable.  [default: all]"
 )

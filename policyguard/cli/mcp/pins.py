@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from policyguard.cli.options import path_option, policy_option
+from policyguard.cli.options import file_option, policy_option
 from policyguard.cli.terminal.status import policy_error, reports_errors, status, usage_error
 from policyguard.model.diagnostic import PolicyError
 from policyguard.model.errors import PolicyguardError
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from policyguard.adapters.mcp.pinning import PinContext
     from policyguard.pins.lock import PinnedServer
 
-_lock_option = path_option(
-    "--lock", dir_okay=False, help_="The lock.  [default: the policy's, else ./tools.lock]"
-)
+_lock_option = file_option("--lock", help_="The lock.  [default: the policy's, else ./tools.lock]")
 _server_option = click.option(
     "--server", default="", help="The server's name, as for the proxy.  [default: the command's]"
 )

@@ -7,12 +7,14 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from errno import ENXIO
 from pathlib import Path
 from typing import IO, NoReturn
 
 import click
 
 from policyguard.cli.terminal.status import EXIT_USAGE, usage_error
+from policyguard.engines.operating_system import O_CLOEXEC, O_NONBLOCK
 from policyguard.traces import is_input_file
 from policyguard.traces.input_paths import resolve_path
 
@@ -42,7 +44,7 @@ def open_output(output: Path) -> Iterator[IO[bytes]]:
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
         elif output.exists() and not output.is_file():
-            with output.open("wb") as file:
+            with _open_stream(output) as file:
                 yield file
         else:
             with _replace_file(Path(resolve_path(output))) as file:
@@ -55,10 +57,12 @@ def open_output(output: Path) -> Iterator[IO[bytes]]:
         usage_error(f"`{output}` cannot be written: {error.strerror or error}")
 
 
-def write(output: Path, text: str) -> None:
-    """Write text completely or not at all."""
+def write(output: Path, text: str | bytes) -> None:
+    """Write a text, with a line feed at its end, or bytes: completely or not at all."""
+    if isinstance(text, str):
+        text = (text.removesuffix("\n") + "\n").encode()
     with open_output(output) as file:
-        file.write((text.removesuffix("\n") + "\n").encode())
+        file.write(text)
 
 
 def exit_unwritable(error: OSError) -> NoReturn:
@@ -74,6 +78,19 @@ def exit_unwritable(error: OSError) -> NoReturn:
 def _drop_rest_of_stdout() -> None:
     # Else Python would try again at exit, and print an error of its own.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _open_stream(path: Path) -> IO[bytes]:
+    """Open a pipe or device, but not a pipe that no program reads: it would wait for one."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | O_NONBLOCK | O_CLOEXEC)
+    except OSError as error:
+        if error.errno != ENXIO:
+            raise
+        raise OSError(ENXIO, "no program reads from it", str(path)) from None
+    if O_NONBLOCK:
+        os.set_blocking(descriptor, True)
+    return os.fdopen(descriptor, "wb")
 
 
 @contextmanager

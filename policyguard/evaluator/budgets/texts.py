@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from policyguard.evaluator.session_state import SessionState
 
 _COUNTED = {
+    "cost": "spent",
     "concurrent": "calls at once",
     "sum": "in all",
     "model_calls": "calls of the model",
@@ -41,7 +42,7 @@ def describe(
     counted = _COUNTED.get(budget.kind, budget.kind)
     window = f" in {format_duration(budget.within)}" if budget.within is not None else ""
     unnamed = budget.scope in ("agent", "user", "project") and not session.scope_keys[budget.scope]
-    scope = f"of all sessions that name no {budget.scope}" if unnamed else f"per {budget.scope}"
+    scope = f"by all sessions that name no {budget.scope}" if unnamed else f"per {budget.scope}"
     shown = f"{_show(used)} of {_show(limit)} {counted}{window} {scope}"
     if not exceeded:
         return f"budget `{name}` runs out: {shown}", _WRAP_UP

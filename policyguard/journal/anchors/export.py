@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from policyguard.engines.input_file import open_input
 from policyguard.journal.errors import JournalError
 from policyguard.report.escape import for_json
 from policyguard.store.json_lines import number_lines, read_lines
@@ -30,7 +31,7 @@ def read_anchors(path: Path) -> list[Anchor | JournalNote]:
     anchors: list[Anchor | JournalNote] = []
     number = 0
     try:
-        with path.open("rb") as file:
+        with open_input(path) as file:
             for number, line in number_lines(read_lines(file)):  # noqa: B007 - see below
                 is_note = line.startswith(b'{"note":')
                 anchors.append((_note_decoder if is_note else _anchor_decoder).decode(line))

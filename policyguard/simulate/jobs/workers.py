@@ -33,7 +33,9 @@ from policyguard.simulate.jobs.job import (
 from policyguard.simulate.jobs.line_shard import LineShard
 from policyguard.simulate.jobs.reading_units import ReadingUnit, iter_reading_units, measure_trees
 from policyguard.simulate.sessions.replayed_policy import find_shared_entries
+from policyguard.traces.containers.content import PlainFile
 from policyguard.traces.containers.parquet import MAGIC as PARQUET_MAGIC
+from policyguard.traces.item import UnreadableError
 from policyguard.traces.session_trees import SessionTree, find_session_trees
 
 MIN_WORKER_BYTES = 1 << 26
@@ -69,9 +71,9 @@ def _work_per_byte(files: Sequence[Path]) -> float:
     read = work = 0
     for file in files[:: max(1, len(files) // _SAMPLED_FILES)]:
         try:
-            with file.open("rb") as opened:
+            with PlainFile(file).open() as opened:
                 head = opened.read(_SAMPLED_LINE_BYTES)
-        except OSError:
+        except (OSError, UnreadableError):
             continue
         lines = head.count(b'\n{"event":')
         if head.startswith(PARQUET_MAGIC):

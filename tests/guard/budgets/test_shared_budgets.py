@@ -270,7 +270,7 @@ def test_later_costs_of_all_guards_are_in_the_refusal(tmp_path: Path) -> None:
     two.record(running, result="", cost=0.2)
     forget_others(one)
     refused = one.check("tool", {})
-    assert violation_text(refused) == "budget `b` is used up: 1.15 of 1 cost per project"
+    assert violation_text(refused) == "budget `b` is used up: 1.15 of 1 spent per project"
 
 
 def test_costs_of_other_guards_are_known_within_a_second(

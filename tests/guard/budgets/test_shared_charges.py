@@ -42,7 +42,7 @@ def test_costs_of_a_resumed_session_are_shared(tmp_path: Path) -> None:
     resumed, two = workspace.session("one"), workspace.session("two")
     resumed.record(resumed.check("tool", {}), result="", cost=0.9)
     assert violation_text(two.check("tool", {})) == (
-        "budget `b` is used up: 1.1 of 1 cost per project"
+        "budget `b` is used up: 1.1 of 1 spent per project"
     )
 
 

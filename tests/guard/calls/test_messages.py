@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policyguard import Guard
-from policyguard.model.decision import MAX_MESSAGE_CHARS, Decision
+from policyguard.model.decision import MAX_MESSAGE_CHARS, Decision, Violation
+from policyguard.model.effect import Effect
 
 POLICY = """
 policyguard: 1
@@ -220,3 +221,29 @@ def test_a_value_in_a_message_has_at_most_200_characters(tmp_path: Path) -> None
     assert f"<{'a' * 200}>" in session.check("x", {"to": "a" * 200}).message
     cut = session.check("x", {"to": "a" * 201}).message
     assert f"<{'a' * 200}…>" in cut
+
+
+def _decision(*violations: Violation) -> Decision:
+    return Decision("", "s", "bash", Effect.BLOCK, allowed=False, violations=violations)
+
+
+def _violation(id_: str, chars: int = 120) -> Violation:
+    return Violation(id_, Effect.BLOCK, "rule", f"{id_} {'x' * chars}")
+
+
+def test_entries_whose_reasons_do_not_fit_are_named() -> None:
+    found = [_violation(f"rules/{name}") for name in ("a", "b", "push-to-main", "disks", "d", "e")]
+    message = _decision(*found[:4]).message
+    assert message.endswith(" [rules/b]\n- and 2 more: rules/push-to-main, rules/disks")
+    assert _decision(*found).message.endswith(
+        "\n- and 4 more: rules/push-to-main, rules/disks, rules/d, …"
+    )
+
+
+@given(st.lists(st.tuples(st.integers(1, 120), st.integers(0, 500)), min_size=2, max_size=12))
+def test_a_message_with_more_entries_stays_within_the_limit(sizes: list[tuple[int, int]]) -> None:
+    found = [_violation(f"rules/{n}{'i' * size}", text) for n, (size, text) in enumerate(sizes)]
+    message = _decision(*found).message
+    assert len(message) <= MAX_MESSAGE_CHARS
+    left = len(found) - message.count("\n- rules/")
+    assert (f"\n- and {left} more" in message) == (left > 0)

@@ -168,6 +168,11 @@ def test_an_entry_may_have_the_name_locked(tmp_path: Path, base: str, layer: str
     refuse(tmp_path, layer, f"policyguard: 1\nname: base\n{base}\n")
 
 
+def test_a_later_layer_may_add_a_list_with_the_name_of_a_param(tmp_path: Path) -> None:
+    base = "params: {most: 5}\nbudgets: {b: {calls: $most, locked: true}}"
+    admit(tmp_path, "lists: {most: [x]}", f"policyguard: 1\nname: base\n{base}\n")
+
+
 def test_a_locked_class_cannot_be_disabled(tmp_path: Path) -> None:
     base = "policyguard: 1\nname: base\nclassify: {classes: [{class: a, tools: [x], locked: true}]}"
     refuse(tmp_path, "disable: {classes/a: gone}", base)

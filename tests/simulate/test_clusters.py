@@ -256,6 +256,22 @@ def test_parts_add_up_to_the_report(job: Job) -> None:
     assert engine.cancelled == []
 
 
+def test_progress_counts_what_engines_try_again(job: Job) -> None:
+    class Retrying(_OneByOne):
+        def check(self, task: Any) -> Ended:
+            return Ended(1, retries=2)
+
+    notes: list[str] = []
+    simulate(
+        job,
+        JobInputs.load(job),
+        lambda done, events, note="": notes.append(note),
+        _Cluster(Retrying(), 1),
+    )
+    parts = len(split(job.files, find_session_trees(job.files), 1))
+    assert notes[-1] == f"{parts} of {parts} parts, {2 * parts} failed and retried"
+
+
 def test_a_success_refutes_failures_of_another_part(tmp_path: Path) -> None:
     """All parts learn of all failures, also where there are only two."""
     boom = failed("run", "boom", x=1)

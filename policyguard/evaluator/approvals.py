@@ -54,6 +54,13 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
     call: Refused | None = None
 
 
+class UsedApproval(msgspec.Struct, frozen=True):
+    """What an admitted call used up: its request, and the approvals given to it."""
+
+    request: ApprovalRequest
+    received: list[GivenApproval]
+
+
 class Approvals(msgspec.Struct, eq=False):
     """A session's approval requests and their answers, at most `max_entries` of each."""
 
@@ -162,8 +169,20 @@ class Approvals(msgspec.Struct, eq=False):
         request = self.requests.get(fingerprint)
         return request.charges if request is not None and fingerprint not in self.received else ()
 
+    def use(self, fingerprint: str) -> UsedApproval | None:
+        """Use up a call's request and approvals: it is admitted, and must be asked about anew."""
+        request = self.requests.pop(fingerprint, None)
+        received = self.received.pop(fingerprint, [])
+        return None if request is None else UsedApproval(request, received)
+
+    def restore(self, fingerprint: str, used: UsedApproval) -> None:
+        """Put back what an admission used up of which nothing could be recorded."""
+        self.requests[fingerprint] = used.request
+        if used.received:
+            self.received[fingerprint] = used.received
+
     def clear(self, fingerprint: str) -> None:
-        """Forget a call's request and approvals: it was admitted, and must be asked about anew."""
+        """Forget a call's request and approvals."""
         self.requests.pop(fingerprint, None)
         self.received.pop(fingerprint, None)
 

@@ -18,6 +18,7 @@ from policyguard.model.text import sanitize
 from policyguard.model.tool_name import MCP_PREFIX, parse_tool_name
 
 if TYPE_CHECKING:
+    from policyguard.evaluator.approvals import UsedApproval
     from policyguard.evaluator.plan import BoundPlan
     from policyguard.evaluator.session_state import SessionState
 
@@ -126,6 +127,7 @@ class Attempt(msgspec.Struct, eq=False):
     `cleared` are the marks that its admission clears; there had been `clearings` of marks of runs
     then, and `shared_clearings` of those of agents and projects.
     `cleared_keys` are the keys, with their times (ns), that come back if the call does not run.
+    `used_approval` is what comes back if its admission cannot be recorded.
     `wall` is the wall clock's time (ns) at the check, then at the result, where that is not the
     call's own.
     `is_unknown`: the agent is offered no such tool. `pins` says in which ways the tool is not as it
@@ -171,6 +173,7 @@ class Attempt(msgspec.Struct, eq=False):
     cleared_keys: tuple[tuple[MarkChange, int | None], ...] = ()
     clearings: int = 0
     shared_clearings: int = 0
+    used_approval: UsedApproval | None = None
     bound_plan: BoundPlan = None  # type: ignore[assignment]
     window_entry: WindowEntry = None  # type: ignore[assignment]
     _activation: Activation | None = None
@@ -254,7 +257,7 @@ class Attempt(msgspec.Struct, eq=False):
         """Forget what may be large: the arguments, and what was found in them."""
         self.bound_plan.plan.is_state_changing(self)  # may read them
         self.args, self.targets, self._activation = UNRECORDED_ARGS, (), None
-        self.previous = EMPTY
+        self.previous, self.used_approval = EMPTY, None
         self.is_reduced = True
 
     def sanitize_reason(self, reason: Exception | str) -> str:

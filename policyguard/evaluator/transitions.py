@@ -123,7 +123,7 @@ def admit(evaluator: Evaluator, state: EvaluatorState, attempt: Attempt) -> None
         _remember_call(evaluator, session, attempt)
     if not session.on_fast_path:
         if session.approvals.requests:
-            session.approvals.clear(attempt.approval_fingerprint)
+            attempt.used_approval = session.approvals.use(attempt.approval_fingerprint)
         if session.refused_batches:
             session.refused_batches.admit(attempt)
         session.clear_refusals(attempt)

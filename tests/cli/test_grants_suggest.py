@@ -119,6 +119,20 @@ def test_folders_and_few_approvals(folder: Path) -> None:
     assert not session.preview("write", {"path": "/etc/passwd"}).allowed
 
 
+def test_a_proposal_for_a_target_allows_no_other(folder: Path) -> None:
+    (folder / "policy.yaml").write_text(
+        "policyguard: 1\nname: p\nclassify: {targets: [account, copy]}\n"
+        "rules: {pay: {tools: [pay], effect: ask}}\njournal: {args: keep}\n"
+    )
+    record(folder, [("pay", {"account": "acme", "amount": n}, True) for n in range(5)])
+    plain = json.loads(run(folder, "--format", "json").stdout)
+    (folder / "layer.yaml").write_text(plain["layer"])
+    session = Guard.load(folder / "layer.yaml").session("t", cwd="/w")
+    assert session.preview("pay", {"account": "acme", "amount": 9}).allowed
+    for args in ({"account": "other"}, {"account": "acme", "copy": "other"}, {"amount": 9}):
+        assert not session.preview("pay", args).allowed, args
+
+
 def test_without_arguments_only_tools_are_alike(folder: Path) -> None:
     (folder / "policy.yaml").write_text(POLICY.replace("args: keep", "args: hash"))
     record(folder, [push(f"b{number}") for number in range(5)])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from policyguard import Guard
 from policyguard.cli import main
 from policyguard.engines.fingerprint import Fingerprinter
 from policyguard.journal.journal import Journal
@@ -163,3 +164,20 @@ def test_simulate_replays_a_journal(tmp_path: Path, kept: RedactionMode, decided
     assert sum(report["effects"].values()) == decided
     assert report["traces"]["unknown"] == 2 - decided
     assert report["traces"]["hidden"]["args"] == (0 if kept == "keep" else 2)
+
+
+def test_prune_deletes_journals_of_the_users_own_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    store = tmp_path / "policyguard" / "store.db"
+    result = _run("prune", "--older-than", "30d")
+    assert result.exit_code == 2
+    assert f"{store}: no store at this path" in result.stderr
+    file = tmp_path / "policy.yaml"
+    file.write_text("policyguard: 1\nname: p\n")
+    with Guard.load(file, store=store, clock=lambda: AT) as guard:
+        guard.session("old").check("x")
+    result = _run("prune", "--older-than", "30d")
+    assert result.exit_code == 0
+    assert "1 deleted, 0 kept" in result.stderr

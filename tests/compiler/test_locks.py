@@ -168,6 +168,26 @@ def test_an_entry_may_have_the_name_locked(tmp_path: Path, base: str, layer: str
     refuse(tmp_path, layer, f"policyguard: 1\nname: base\n{base}\n")
 
 
+def test_a_later_layer_may_add_a_list_with_the_name_of_a_param(tmp_path: Path) -> None:
+    base = "params: {most: 5}\nbudgets: {b: {calls: $most, locked: true}}"
+    admit(tmp_path, "lists: {most: [x]}", f"policyguard: 1\nname: base\n{base}\n")
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_later_layer_may_add_an_envelope_that_nothing_locked_reads(
+    tmp_path: Path, is_read: bool
+) -> None:
+    rule = "{when: outcome.ok, blame: harness, id: r, locked: true}"
+    locked = f"blame: [{rule}]" if is_read else "rules: {r: {tools: [x], locked: true}}"
+    envelope = "outcomes: {envelope: [{pattern: x, state: pending}]}"
+    expect = refuse if is_read else admit
+    expect(
+        tmp_path,
+        "outcomes: {envelope: [{pattern: y, state: success}]}",
+        f"policyguard: 1\nname: base\n{envelope}\n{locked}\n",
+    )
+
+
 def test_a_locked_class_cannot_be_disabled(tmp_path: Path) -> None:
     base = "policyguard: 1\nname: base\nclassify: {classes: [{class: a, tools: [x], locked: true}]}"
     refuse(tmp_path, "disable: {classes/a: gone}", base)

@@ -89,3 +89,26 @@ def test_async_listener_receives_events_while_the_session_is_open(tmp_path: Path
         return names
 
     assert asyncio.run(main()) == ["SessionStarted", "Admitted", "Completed"]
+
+
+def test_async_listener_may_use_a_session_of_its_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The end of its session waits for listeners, though not for this one, which waits for it."""
+
+    async def main() -> list[bool]:
+        allowed: list[bool] = []
+        guard = load(tmp_path)
+
+        async def listen(event: Refused) -> None:
+            async with guard.session(f"about {event.session}") as session:
+                allowed.append((await session.acheck("yes")).allowed)
+
+        guard.on(listen, Refused)
+        async with guard.session("s") as session:
+            await session.acheck("no")
+        await guard.aclose()
+        return allowed
+
+    assert asyncio.run(asyncio.wait_for(main(), 10)) == [True]
+    assert caplog.records == []

@@ -323,6 +323,18 @@ def test_an_anchored_line_was_cut_and_not_torn(setup: JournalSetup, less: int) -
         list(setup.journal.read_events("s"))
 
 
+def test_a_line_that_only_the_latest_anchor_covers_was_cut_and_not_torn(
+    setup: JournalSetup,
+) -> None:
+    """Not one that an export before it does not know."""
+    known = list(setup.anchors.all())
+    setup.write(*run("s"))
+    lines = setup.lines("s")
+    setup.journal.path_of("s").write_bytes(b"".join([*lines[:-1], lines[-1][:-5]]))
+    result = verify([setup.folder], anchors=setup.anchors, exported=known)
+    assert codes(result) == [("cut-tail", len(lines) - 1)]
+
+
 def test_without_anchors_the_chain_itself_is_verified(setup: JournalSetup) -> None:
     setup.journal.path_of("t").unlink()
     path = setup.journal.path_of("s")

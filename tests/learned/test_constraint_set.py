@@ -591,6 +591,16 @@ def test_stored_evidence_is_capped() -> None:
     ]
 
 
+def test_failures_of_as_many_kinds_as_are_kept_teach() -> None:
+    """Those of the oldest kind go when there is one kind more."""
+    keys = [f"call:{number}" for number in range(3)]
+    for more, taught in (([], 3), (["call:more"], 0)):
+        constraints, config = _constraint_set(max_evidence=3), _learn_settings(2)
+        _learn(constraints, config, map(_failure, [*keys, *more]))
+        _learn(constraints, config, map(_failure, keys))
+        assert len(constraints.constraints) == taught
+
+
 def test_latest_revoked_ids_are_remembered() -> None:
     constraints = _constraint_set(max_constraints=3)
     for number in range(5):

@@ -16,15 +16,20 @@ import pytest
 from click.testing import CliRunner, Result
 
 from policyguard.cli import main
+from policyguard.model.constraint import Constraint
 from policyguard.simulate.clusters.cluster import Ended, Task, _Cluster, connect
 from policyguard.simulate.jobs.job import (
+    ONE_PROCESS,
+    Executor,
     Job,
     JobInputs,
+    Key,
     ProgressCallback,
     StoppedError,
     WorkerError,
 )
 from policyguard.simulate.jobs.parts import Part, fold_part, split
+from policyguard.simulate.learning import learn_constraints
 from policyguard.simulate.simulation import build_report, simulate, start_replay
 from policyguard.traces.session_trees import find_session_trees
 from tests.simulate.recording import failed, lines, policy, read, write
@@ -33,6 +38,12 @@ ENGINES = ["dask", "ray"]
 RULES = """
 extends: [core]
 rules: {no-b: {tools: [read], when: 'call.args.path == "/b"', message: no}}
+"""
+
+LEARNS = """
+signatures:
+  - {id: broken, pattern: boom, blame: agent, examples: {match: [boom], no_match: [x]}}
+learn: {corroborate: 2, ban: call, scope: global}
 """
 
 
@@ -243,6 +254,40 @@ def test_parts_add_up_to_the_report(job: Job) -> None:
     assert len(split(job.files, find_session_trees(job.files), 4)) > 8  # added up in a tree
     assert _report(figures) == _expected(job)
     assert engine.cancelled == []
+
+
+def test_progress_counts_what_engines_try_again(job: Job) -> None:
+    class Retrying(_OneByOne):
+        def check(self, task: Any) -> Ended:
+            return Ended(1, retries=2)
+
+    notes: list[str] = []
+    simulate(
+        job,
+        JobInputs.load(job),
+        lambda done, events, note="": notes.append(note),
+        _Cluster(Retrying(), 1),
+    )
+    parts = len(split(job.files, find_session_trees(job.files), 1))
+    assert notes[-1] == f"{parts} of {parts} parts, {2 * parts} failed and retried"
+
+
+def test_a_success_refutes_failures_of_another_part(tmp_path: Path) -> None:
+    """All parts learn of all failures, also where there are only two."""
+    boom = failed("run", "boom", x=1)
+    done = {"tool": "run", "args": {"x": 1}, "text": "done"}
+    files = [
+        write(tmp_path / "fails.jsonl", lines("s1", [boom, boom])),
+        write(tmp_path / "works.jsonl", lines("s2", [done])),
+    ]
+    file = policy(tmp_path / "p.yaml", LEARNS)
+
+    def learn(files: Sequence[Path], executor: Executor = ONE_PROCESS) -> list[Constraint]:
+        job = Job(policies=(str(file),), files=tuple(files), key=Key(b"k" * 32))
+        return list(learn_constraints(job, JobInputs.load(job), executor=executor))
+
+    assert len(split(files, find_session_trees(files), 1)) == 2
+    assert learn(files, _Cluster(_OneByOne(), 1)) == learn(files) != learn(files[:1])
 
 
 def test_a_stopped_fold_has_the_parts_that_had_ended(job: Job) -> None:

@@ -99,6 +99,7 @@ def test_a_table_has_the_labels_of_the_lines(tmp_path: Path, write: Callable[[Pa
             "run,success\na,true\n",
             r"needs a column `success`, and one `session`.* has run, success",
         ),
+        ("session,outcome\na,true\n", "needs a column `success`"),
         ("", "needs a column"),
         ('session,success\n"a\n', "no CSV"),
         ("session,success\na,true\na,false\n", r"labels\.csv:3: conflicts with .*:2"),

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator, Sequence
+from functools import partial
+from multiprocessing import Pipe
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import msgspec
@@ -37,9 +40,10 @@ from policyguard.simulate.jobs.job import (
 from policyguard.simulate.jobs.line_shard import LineShard
 from policyguard.simulate.jobs.parts import fold_part, split
 from policyguard.simulate.jobs.reading_units import find_reading_units
-from policyguard.simulate.jobs.workers import LocalProcesses
+from policyguard.simulate.jobs.workers import LocalProcesses, _run_worker
 from policyguard.simulate.learning import find_ordered_entries, learn_constraints
 from policyguard.simulate.observations import Observations
+from policyguard.simulate.observed_sessions import start_observing
 from policyguard.simulate.sessions import trace_player
 from policyguard.traces import Reader, Skipped
 from policyguard.traces.convert import RenamedSession, convert_traces
@@ -397,6 +401,19 @@ def test_an_interrupt_teaches_nothing(recorded: Job, workers: int) -> None:
 
     with pytest.raises(StoppedError):
         learn_constraints(recorded, JobInputs.load(recorded), stop, LocalProcesses(workers))
+
+
+def test_a_worker_that_is_stopped_waits_for_no_other(recorded: Job) -> None:
+    """It asks for no sum of what failed elsewhere, which would never come."""
+    ours, theirs = Pipe()
+    for sent in ((partial(start_observing, ""), recorded, True), [], None):
+        ours.send(sent)
+    worker = Thread(target=_run_worker, args=(theirs, 0, 2), daemon=True)
+    worker.start()
+    messages = [ours.recv(), ours.recv()] if ours.poll(30) else []
+    worker.join(30)
+    assert [type(message).__name__ for message in messages] == ["_Idle", "_Result"]
+    assert messages[1].partial
 
 
 def test_no_message_shows_the_key(recorded: Job) -> None:

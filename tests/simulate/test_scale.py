@@ -110,10 +110,11 @@ def test_an_idle_session_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     together.add(Reader().read(write(tmp_path / "a.jsonl", open_, *others)))
     assert together.finish().refused.count == 1
     interleaved = Replay(compiled, observe=False, labels=None)
-    most_open = 0
+    most_open = reports = 0
 
     def on_progress() -> None:
-        nonlocal most_open
+        nonlocal most_open, reports
+        reports += 1
         most_open = max(most_open, len(interleaved._player._open))
 
     interleaved._player._on_progress = on_progress
@@ -122,6 +123,7 @@ def test_an_idle_session_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert figures.refused.count == 0  # the third read is another session's first
     assert [run.id for run in figures.sessions].count("s") == 2
     assert most_open <= 2 * 20 // 4 + 3  # of 31
+    assert reports == (len(open_) + sum(map(len, others))) // 4
 
 
 def test_a_session_with_an_active_sub_agent_is_not_over(

@@ -140,6 +140,16 @@ def test_the_census_and_the_replay_see_the_same_sessions(tmp_path: Path) -> None
     assert figures.traces.sessions == 8
 
 
+def test_a_sub_agent_with_the_id_of_an_ended_session_is_drawn(tmp_path: Path) -> None:
+    """It goes with its own parent, not with the session that had its id before."""
+    sessions = [
+        lines("s", [read("/a")], success=True, agent="x"),
+        lines("s", [read("/a")], success=True, agent="x", parent="elsewhere"),
+    ]
+    figures = _report(tmp_path, [write(tmp_path / "t.jsonl", *sessions)], 1e-9)
+    assert figures.traces.strata == [StratumFigures("x", True, 2, 2)]
+
+
 def test_a_sample_of_all_says_what_all_say(tmp_path: Path) -> None:
     sessions = [
         lines(f"s{n}", [read("/b" if n % 3 else "/a")], success=n % 2 == 0) for n in range(40)

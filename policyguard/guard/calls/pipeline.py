@@ -225,6 +225,9 @@ class CallPipeline(KnownCalls):
         if decision.allowed and not allow:
             if self._guard._stored_marks is not None:
                 self._guard._stored_marks.withdraw()
+            used = attempt.used_approval
+            if used is not None and emitted is None and isinstance(error, JournalError):
+                self._state.approvals.restore(attempt.approval_fingerprint, used)
             released = Released(self._state.id, attempt.at, decision.id)
             self._guard._state.fold(released)
             if emitted is not None:

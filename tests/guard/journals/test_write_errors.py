@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import resource
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,6 +58,17 @@ def full_disk(session: str = "", kind: str = "", max_failures: int = 99) -> Iter
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(JournalFile, "append", append)
         yield
+
+
+@contextmanager
+def limited_size(file: Path, more: int = 50) -> Iterator[None]:
+    """Make the system refuse what would make a file longer by more than some bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size + more, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @contextmanager
@@ -285,3 +297,56 @@ def test_approved_call_does_not_run_on_an_error_that_lets_others_run(
         decision = session.check("x")
     assert decision.allowed
     assert decision.errors
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_approval_is_kept_if_the_call_cannot_be_written(tmp_path: Path, is_reopened: bool) -> None:
+    """The agent may try again once there is room: the approval holds for one call that runs."""
+    rule = "{tools: [pay], effect: ask, message: m, approval: {from: [lead], count: 2}}"
+    guard = load(tmp_path, f"rules: {{pay: {rule}}}\n")
+    session = guard.session("s")
+    decision = session.check("pay")
+    approved = [session.approve(decision, by=name, labels=["lead"]) for name in ("ann", "ben")]
+    assert approved == [False, True]
+    assert guard._journal is not None
+    with limited_size(guard._journal.path_of("s")):
+        for _ in range(2):
+            decision = session.check("pay")
+            assert not decision.allowed
+            assert "File too large" in decision.errors[0].error
+    if is_reopened:
+        guard.close()
+        session = load(tmp_path, f"rules: {{pay: {rule}}}\n").session("s")
+    decisions = [session.check("pay") for _ in range(2)]
+    assert [(one.allowed, one.effect) for one in decisions] == [(True, "allow"), (False, "ask")]
+
+
+def test_question_that_nobody_answered_stays_expired_if_the_call_cannot_be_written(
+    tmp_path: Path,
+) -> None:
+    file, now = tmp_path / "policy.yaml", 0
+    approval = "approval: {within: 1m, otherwise: allow}"
+    rules = f"rules: {{pay: {{tools: [pay], effect: ask, message: m, {approval}}}}}"
+    file.write_text(f"policyguard: 1\nname: unanswered\n{rules}\n")
+    guard = Guard.load(file, store=tmp_path / "state" / "store.db", clock=lambda: now)
+    guard.expect_answers()
+    session = guard.session("s")
+    assert session.check("pay").effect is Effect.ASK
+    now = 61 * 10**9
+    assert guard._journal is not None
+    with limited_size(guard._journal.path_of("s")):
+        assert not session.check("pay").allowed
+    assert session.check("pay").allowed
+    assert session.check("pay").effect is Effect.ASK
+
+
+def test_approval_is_used_up_by_a_call_that_is_written_and_taken_back(tmp_path: Path) -> None:
+    """Its journal says that the call was admitted, so a reopened session would ask, too."""
+    pay = "rules: {pay: {tools: [pay], effect: ask, message: m}}\n"
+    with load(tmp_path, pay) as guard:
+        child = guard.session("child", parent=guard.session("parent"))
+        assert child.approve(child.check("pay"), by="ann")
+        with full_disk("parent"):
+            assert not child.check("pay").allowed
+        assert child.preview("pay").effect is Effect.ASK
+    assert load(tmp_path, pay).session("child").check("pay").effect is Effect.ASK

@@ -122,6 +122,11 @@ def url(text: str) -> Any:
     return pytest.importorskip("pydantic").AnyUrl(text)
 
 
+def root_model(number: int) -> Any:
+    """As `model`, of a class that pydantic itself has made."""
+    return pytest.importorskip("pydantic").RootModel[int](number)
+
+
 DIFFERENT: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
     (lambda: Order(1), lambda: Order(2)),
     (lambda: Order(1, [Line("a")]), lambda: Order(1, [Line("b")])),
@@ -133,6 +138,7 @@ DIFFERENT: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
     (lambda: Model1(1), lambda: Model1(2)),
     (lambda: model(1), lambda: model(2)),
     (lambda: model(Order(1)), lambda: model(Order(2))),
+    (lambda: root_model(1), lambda: root_model(2)),
     (lambda: model([{"x": model(1)}]), lambda: model([{"x": model(2)}])),
     (lambda: secret("a"), lambda: secret("b")),
     (lambda: attrs_order(1), lambda: attrs_order(2)),

@@ -49,6 +49,15 @@ def test_sub_agent_cannot_evict_its_parent(tmp_path: Path) -> None:
     assert parent.closed
 
 
+def test_sub_agent_evicts_others_before_a_parent_that_is_older(tmp_path: Path) -> None:
+    """To open a sub-agent is to use its parent."""
+    guard = load(tmp_path, FIVE_CALLS + "bounds: {sessions: 3}\n")
+    parent, idle, other = (guard.session(name) for name in ("parent", "idle", "other"))
+    child = guard.session("child", parent=parent)
+    assert child.check("x").allowed
+    assert [one.closed for one in (parent, idle, other)] == [False, True, False]
+
+
 def test_sub_agent_that_could_not_open_is_not_counted(tmp_path: Path) -> None:
     rule = "rules: {r: {when: session.children > 0}}\n"
     guard = load(tmp_path, rule + "bounds: {sessions: 1}\n")

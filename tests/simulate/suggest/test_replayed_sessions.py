@@ -9,6 +9,7 @@ import pytest
 
 from policyguard.simulate.jobs.job import Job, JobInputs
 from policyguard.simulate.suggest import replayed_sessions
+from policyguard.simulate.suggest.override_layer import render_layer
 from policyguard.simulate.suggest.replayed_sessions import RecordedRuns
 from policyguard.simulate.suggest.session_results import SessionResult
 from tests.simulate.recording import lines, policy, read, write
@@ -61,6 +62,15 @@ def test_files_are_read_once_if_they_fit_in_memory(
         file.unlink()
     assert small.replay_under() == first
     assert large.replay_under() == []
+
+
+def test_a_layer_over_policies_that_have_changed_is_refused(tmp_path: Path) -> None:
+    rules = policy(tmp_path / "p.yaml", STRICT)
+    runs = _runs(_traces(tmp_path), rules)
+    layer = render_layer("proposed", [str(rules)], {})
+    rules.write_text("rules: none of them\n")
+    with pytest.raises(ValueError, match="the policies have changed since the layer was made"):
+        runs.replay_under(layer)
 
 
 def test_some_sessions_replay_as_they_do_among_all(tmp_path: Path) -> None:

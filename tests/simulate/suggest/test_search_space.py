@@ -191,6 +191,14 @@ def test_a_budget_of_all_calls_is_varied_and_not_duplicated(tmp_path: Path) -> N
     assert found["budgets/web"].options[1].entry == {"tools": ["web"], "calls": 6, "per": "session"}
 
 
+def test_a_budget_of_one_call_is_not_varied(tmp_path: Path) -> None:
+    """It says that something may be done once; no recording says that it may be done twice."""
+    text = "budgets: {pay: {tools: [pay], calls: 1}, mail: {tools: [mail], calls: 2}}"
+    found = _axes(policy(tmp_path / "p.yaml", text))
+    assert "budgets/mail" in found
+    assert "budgets/pay" not in found
+
+
 def test_new_budgets_fit_nearly_all_runs_or_more_than_the_longest() -> None:
     space = build_search_space(load("core"), {"session": range(1, 101), "turn": [2]})
     axis = next(one for one in space if one.id == "budgets/calls-per-session")

@@ -30,8 +30,8 @@ class Evaluation(msgspec.Struct, frozen=True):
 
     `runs_unapproved`: the call asks, and its requirements let it run unanswered. `remaining` is
     what remains of the budgets that a refused call would charge; `time_budgets` are those among
-    them whose unit is the second. `grants` lifted what would have asked, `waived` are the
-    violations that exceptions have waived.
+    them whose unit is the second, `units` has words for the others. `grants` lifted what would have
+    asked, `waived` are the violations that exceptions have waived.
     """
 
     effect: Effect
@@ -43,6 +43,7 @@ class Evaluation(msgspec.Struct, frozen=True):
     time_budgets: tuple[str, ...] = ()
     grants: tuple[Grant, ...] = ()
     waived: tuple[Waiver, ...] = ()
+    units: dict[str, str] = {}
 
     @property
     def allowed(self) -> bool:

@@ -339,6 +339,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             if (amount := budget.remaining(state.ledger, attempt)) is not None
         }
         time_budgets = tuple([one.id for one in plan.budgets if one.kind == "time"])
+        units = {one.id: one.unit for one in plan.budgets if one.id in remaining}
         return Evaluation(
             ordered[0].effect,
             ordered,
@@ -349,6 +350,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             time_budgets,
             grants,
             waived,
+            units,
         )
 
     def _evaluate_bans(

@@ -64,7 +64,8 @@ class Decision(msgspec.Struct, frozen=True):
     observe mode, `errors` every expression that failed. `fingerprint` is the same for the same call
     (keyed, so meaningless to another guard). `timeout` is how many seconds an allowed call may take
     (None: unlimited), as the entry `timeout_by` says. `left` is what remains of the budgets that a
-    refused call would charge, by id, each in its own unit; that of `time_budgets` is the second.
+    refused call would charge, by id, each in its own unit; that of `time_budgets` is the second,
+    `units` has words for the others.
     `grants` are the remembered approvals without which the call would have been asked about,
     `waived` the violations that exceptions have waived.
     """
@@ -84,6 +85,7 @@ class Decision(msgspec.Struct, frozen=True):
     time_budgets: tuple[str, ...] = ()
     grants: tuple[Grant, ...] = ()
     waived: tuple[Waiver, ...] = ()
+    units: dict[str, str] = {}
 
     def __bool__(self) -> bool:
         return self.allowed
@@ -128,11 +130,11 @@ class Decision(msgspec.Struct, frozen=True):
     def _describe_left(self, named: set[str]) -> str:
         """Return a line of what is left of budgets that are not named yet."""
         left = [
-            f"{id_} {_format_left(amount, id_ in self.time_budgets)}"
+            f"{id_} {_format_left(amount, id_ in self.time_budgets)} {self.units.get(id_, '')}"
             for id_, amount in self.left.items()
             if id_ not in named
         ]
-        return f"\nLeft: {', '.join(left)}" if left else ""
+        return f"\nLeft: {', '.join(map(str.rstrip, left))}" if left else ""
 
     @property
     def structured(self) -> dict[str, Any]:

@@ -56,7 +56,7 @@ RARE_STEPS = (
 _RANDOM_ID = re.compile(r"(?:\b[a-z]?|(?<=\\u001[def]))[0-9a-f]{12,64}\b")
 _IN_STEP = {"session", "fingerprint", "wall", "args", "tool", "policy", "at", "class"}
 """What of an event the step says already."""
-_IN_MESSAGE = {"text", "instead", "reason", "time_budgets", "allowed", "result", "timeout"}
+_IN_MESSAGE = {"text", "instead", "reason", "time_budgets", "units", "allowed", "result", "timeout"}
 """What of a decision its message says."""
 _LEFT_OUT = _IN_STEP | _IN_MESSAGE
 

@@ -15,7 +15,7 @@ import msgspec
 from policyguard.evaluator.activation import Expression, Selects
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.distinct import VALUE_MARK, digest_values
-from policyguard.evaluator.budgets.texts import CORRECT, STOP, describe
+from policyguard.evaluator.budgets.texts import CORRECT, STOP, describe, describe_unit
 from policyguard.evaluator.budgets.usage import BudgetUsage, UsageLedger
 from policyguard.evaluator.exceptions import ExceptionSet
 from policyguard.evaluator.limits.escalation import Escalation
@@ -76,6 +76,11 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     def is_shared(self) -> bool:
         """Whether several sessions charge it."""
         return self.scope not in _LOCAL_SCOPES
+
+    @property
+    def unit(self) -> str:
+        """The words behind an amount that is left."""
+        return describe_unit(self.kind)
 
     @property
     def extension(self) -> float:

@@ -18,6 +18,7 @@ _COUNTED = {
     "model_calls": "calls of the model",
     "distinct": "different values",
 }
+_LEFT = {**_COUNTED, "cost": "to spend"}
 STOP = "finish with what you have, or ask the user to raise it"
 CORRECT = "correct the arguments; if they are right, tell the user"
 _TAKE_LESS = "take no more than is left, or ask the user to raise it"
@@ -51,6 +52,11 @@ def describe(
         text = f"this call takes {_show(amount)}, and budget `{name}` has {_show(left)} left"
         return f"{text}: {shown}", _TAKE_LESS
     return f"budget `{name}` is used up: {shown}", STOP
+
+
+def describe_unit(kind: str) -> str:
+    """Return the words behind an amount that is left of a budget of this kind; "" for time."""
+    return "" if kind == "time" else _LEFT.get(kind, kind)
 
 
 def _show(units: int) -> str:

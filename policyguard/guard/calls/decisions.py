@@ -67,6 +67,7 @@ def build_decision(
         evaluation.time_budgets,
         evaluation.grants,
         evaluation.waived,
+        evaluation.units,
     )
 
 

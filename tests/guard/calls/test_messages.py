@@ -135,7 +135,7 @@ def test_refusals_state_the_remaining_budgets() -> None:
     session.record(session.check("a"), cost=1.0)
     refused = session.check("send", {"to": "x"})
     assert refused.left == {"budgets/calls": 2.0, "budgets/money": 1.5}
-    assert "Left: budgets/calls 2, budgets/money 1.5" in refused.message
+    assert "Left: budgets/calls 2 calls, budgets/money 1.5 to spend" in refused.message
     assert refused.structured["budgets"] == refused.left
     assert session.check("b").left == {}
 
@@ -148,7 +148,7 @@ def test_message_names_the_limit_and_its_usage() -> None:
         "`a` was not run.",
         "- the same call has been made once already (at most 1) [limits/default/repeat] Instead: "
         "change the arguments or the approach, or finish with what you have",
-        "Left: budgets/calls 2, budgets/money 2.5",
+        "Left: budgets/calls 2 calls, budgets/money 2.5 to spend",
     ]
     assert refused.structured["remaining"] == 0
 

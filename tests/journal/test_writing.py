@@ -384,3 +384,14 @@ def test_a_torn_line_is_followed_as_it_is_repaired(tmp_path: Path) -> None:
     contents = iter([b"one\ntwo\n", b"one\ntwo\nthree\n"])
     lines = read_lines(file, lambda: file.write_bytes(next(contents)))
     assert [next(lines) for _ in range(3)] == [b"one", b"two", b"three"]
+
+
+def test_a_disk_that_fails_while_a_journal_is_opened_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("policyguard.journal.journal_file.recover", fail)
+    with pytest.raises(JournalError, match="cannot be written: Input/output error; check the disk"):
+        JournalSetup(tmp_path).write(SessionStarted("s"))

@@ -138,3 +138,7 @@ def test_without_arguments_only_tools_are_alike(folder: Path) -> None:
     record(folder, [push(f"b{number}") for number in range(5)])
     plain = json.loads(run(folder, "--format", "json").stdout)
     assert [one["covers"] for one in plain["proposals"]] == ["any call of bash, in sessions in /w"]
+    (folder / "layer.yaml").write_text(plain["layer"])
+    guard = Guard.load(folder / "layer.yaml")
+    assert guard.session("here", cwd="/w").preview("bash", push("b9")[1]).allowed
+    assert not guard.session("there", cwd="/elsewhere").preview("bash", push("b9")[1]).allowed

@@ -148,7 +148,7 @@ def write_condition(pattern: CallPattern, *, reads_paths: bool) -> str:
     if pattern.folder:
         folder = _quote(pattern.folder)
         parts.append(f"size(call.paths) > 0 && call.paths.all(p, p.inside({folder}))")
-    if pattern.cwd and (pattern.targets or pattern.command or pattern.folder):
+    if pattern.cwd:
         parts.append(f"session.cwd == {_quote(pattern.cwd)}")
     return " && ".join(parts)
 

@@ -46,6 +46,12 @@ class Wrapper(PolicyStruct, frozen=True, kw_only=True):
     it; a tuple holds the options with which it does, as `-i` of sudo."""
     mounts: tuple[str, ...] = ()
     """Options that give a folder another name where the command runs, as `-v` of docker run."""
+    runs: str = ""
+    """The program that it runs, with the rest for its arguments, as kubectl of `minikube kubectl`,
+    unless an option of `program` names another."""
+    images: dict[str, str] = msgspec.field(default_factory=dict)
+    """By the end of its first operand, without a tag: the program that it runs, in the same way, as
+    `hashicorp/terraform` of docker run."""
     operands: int = 0
     """How many operands of its own stand before the command."""
     assignments: bool = False

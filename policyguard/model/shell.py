@@ -49,6 +49,8 @@ class Wrapper(PolicyStruct, frozen=True, kw_only=True):
     runs: str = ""
     """The program that it runs, with the rest for its arguments, as kubectl of `minikube kubectl`,
     unless an option of `program` names another."""
+    input_program: str = ""
+    """The program that runs its input, if `-` stands for the command, as python of `uv run -`."""
     images: dict[str, str] = msgspec.field(default_factory=dict)
     """By the end of its first operand, without a tag: the program that it runs, in the same way, as
     `hashicorp/terraform` of docker run."""

@@ -51,6 +51,9 @@ class WrapperOptions:
                 break
             if wrapper.runs and word.partition("=")[0] not in wrapper.values:
                 break  # an option of the program
+            if word == "-" and wrapper.input_program:
+                self.program = wrapper.input_program
+                break
             if word == "-":
                 self.reads_input = True
                 self._note_folder(word)

@@ -9,9 +9,15 @@ from string import ascii_letters
 
 _LITERAL = re.compile(
     r"""'''(.*?)'''|\"\"\"(.*?)\"\"\"|'((?:[^'\\\n]|\\.)*)'|"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`"""
-    r"""|(?:\bq[xw]|%[xw])\s*[({\[/|!]([^)}\]/|!\n]*)""",
+    r"""|(?:\bq[xw]|%[xw])\s*"""
+    r"""(?:\(([^)\n]*)|\{([^}\n]*)|\[([^\]\n]*)|/([^/\n]*)|\|([^|\n]*)|!([^!\n]*))""",
     re.DOTALL,
 )
+_QUOTED = re.compile(
+    r"""(?:^|(?<=[\s(,;=.]))qq?\s*"""
+    r"""(?:\(([^()$\n]+)\)|\{([^{}$\n]+)\}|\[([^\[\]$\n]+)\]|<([^<>$\n]+)>|\|([^|$\n]+)\||!([^!$\n]+)!)"""
+)
+"""A text of perl, such as `q{rm x}`; in other languages it may be a call."""
 _IN_BACKTICKS = 5  # the group of `_LITERAL`
 _NAME = re.compile(r"\S{1,255}")
 _FILE = re.compile(r"[\w./~+-]{1,255}")
@@ -63,6 +69,8 @@ def find_commands(
         end = match.end()
     yield from _join(words)
     yield from _add(added)
+    for match in islice(_QUOTED.finditer(code), most):
+        yield _read_literal(match)
     if depth > 1:
         for literal in nested:
             yield from find_commands(literal, calls, most, readers, depth - 1)
@@ -114,4 +122,8 @@ def find_names(code: str, most: int, *, has_prose: bool = False) -> Iterator[str
         if _NAME.fullmatch(literal) and literal[0] != "-":
             if has_prose and "$" in literal and match[_IN_BACKTICKS] is None:
                 continue
+            yield literal
+    for match in islice(_QUOTED.finditer(code), most):
+        literal = _read_literal(match)
+        if _FILE.fullmatch(literal):
             yield literal

@@ -163,6 +163,9 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     loads: tuple[str, ...] = ()
     """What it reads besides: options with a file (`--env-file`), and subcommands (of one word, or
     two) of which it reads the operands that are written out."""
+    globs: tuple[str, ...] = ()
+    """Options whose value is a glob of the files that it reads, as `--include` of grep; one that
+    begins with `!` leaves files out."""
     reads_with: tuple[str, ...] = ()
     """Options and subcommands with which a program that `reads: none` reads all operands, as
     `--no-index` of git."""

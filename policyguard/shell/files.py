@@ -10,6 +10,7 @@ from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.model.shell import Program
 from policyguard.shell.arguments import Arguments, Option
 from policyguard.shell.command_line import ANY, MANY, MARKS, NAME, SimpleCommand
+from policyguard.shell.globs import mark_wildcards
 from policyguard.shell.words import is_static
 
 _UNKNOWN = lazy_pattern(f"[{ANY}{MANY}]+")
@@ -93,6 +94,9 @@ def find_read(command: SimpleCommand, program: Program, arguments: Arguments) ->
         yield MANY
     if program.loads:
         yield from _find_loaded(program, arguments)
+    for glob in find_values(program.globs, arguments):
+        if glob[:1] != "!":  # what it leaves out
+            yield normalize(mark_wildcards(glob))
     if not reads_all(program, arguments):
         if program.reads == "written":
             yield from _find_written_out(arguments)
@@ -101,11 +105,11 @@ def find_read(command: SimpleCommand, program: Program, arguments: Arguments) ->
         yield normalize(_strip(word))
     if program.reads is None:
         for option in arguments.options:
-            if option.value is not None and not _is_text(option, program):
+            if option.value is not None and not is_text(option, program):
                 yield normalize(_strip(option.value))
 
 
-def _is_text(option: Option, program: Program) -> bool:
+def is_text(option: Option, program: Program) -> bool:
     """Whether the value of an option is a text that names no file, as `A: b` behind `-H`."""
     value = option.value or ""
     return option.text in program.prose and value[:1] not in ("@", *MARKS)

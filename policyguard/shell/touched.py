@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 import msgspec
 
@@ -25,6 +25,7 @@ from policyguard.shell.files import (
     find_read,
     find_values,
     find_written,
+    is_text,
     reads_all,
     reads_nothing,
 )
@@ -236,7 +237,7 @@ def _find_named(command: _Command, reader: ShellReader) -> Iterator[str]:
                 yield revision[1]
         else:  # most programs do not read it
             yield from _name_unknown(word)
-    yield from _find_wrapper_values(simple, reader)
+    yield from _find_wrapper_values(command, reader)
     if wrapper is not None and wrapper.names:
         if command.changes_what_it_finds:
             yield from find_names_of(wrapper, simple.arguments, command.program.changes)
@@ -246,7 +247,7 @@ def _find_named(command: _Command, reader: ShellReader) -> Iterator[str]:
             if value is None:
                 attached = _ATTACHED.match(option.text)
                 value = option.text[attached.end() :] if attached else None
-            if value and _is_path(value):
+            if value and _is_path(value) and not is_text(option, command.program):
                 yield value
 
 
@@ -259,14 +260,17 @@ def _name_unknown(path: str) -> tuple[str, ...]:
     return (_UNKNOWN.sub(NAME, place), "/" + _UNKNOWN.sub(NAME, place[unknown.start() :]))
 
 
-def _find_wrapper_values(command: SimpleCommand, reader: ShellReader) -> Iterator[str]:
+def _find_wrapper_values(command: _Command, reader: ShellReader) -> Iterator[str]:
     """Yield the paths in the options of a wrapper: `--env-file .env`, `-v /srv:/data`."""
-    arguments = command.arguments
-    _, wrapper, words = reader.wrappers.find_for(command.program, arguments)
+    arguments = command.simple.arguments
+    _, wrapper, words = reader.wrappers.find_for(command.simple.program, arguments)
     if wrapper is None or wrapper.names:
         return
     before = arguments[: len(arguments) - len(words)]
-    for word in (*before, *words[: WrapperOptions(wrapper).read(words)]):
+    options = (*before, *words[: WrapperOptions(wrapper).read(words)])
+    for previous, word in pairwise(("", *options)):
+        if previous in command.program.prose:
+            continue
         value = word.partition("=")[2] if word[:1] == "-" else word.partition(":")[0]
         if value and _is_path(value) and not _SPACE.search(value):
             yield value

@@ -12,7 +12,7 @@ from policyguard.compiler.build.patches import BEGIN_PATCH, find_patched_files
 from policyguard.compiler.build.selectors.call_readers import read_strings, targets_reader
 from policyguard.compiler.build.shell_functions import ShellCommands
 from policyguard.engines.lazy_pattern import lazy_pattern
-from policyguard.shell.command_line import GLOB
+from policyguard.shell.globs import mark_wildcards
 
 if TYPE_CHECKING:
     from policyguard.model.policy import Classify
@@ -24,7 +24,6 @@ AddressReader = Callable[[dict[str, Any], str, str], list[str]]
 _WHOLE_URL = lazy_pattern(r"\s*[A-Za-z][A-Za-z0-9+.-]*:(?://|\\\\)\S*\s*")
 _FILE_URL = lazy_pattern(r"file:(?://(?:localhost)?(?=/))?", re.IGNORECASE)
 _BARE_HOST = lazy_pattern(r"[^\s:/?#@\\]+(?::[0-9]+)?(?=[/?#]|\Z)|\[[0-9a-fA-F:.]+\](?::[0-9]+)?")
-_WILDCARDS = lazy_pattern(r"\*+|\?|\[[^\]/]*\]")
 _HOME = lazy_pattern(r"\$(?:HOME\b|\{HOME\})(?=/|\Z)")
 
 
@@ -60,7 +59,7 @@ class PathReader:
         named += [text for text in read_strings(args) if _FILE_URL.match(text)]
         for glob in self._read_globs(args):
             if glob[:1] != "!":  # what it leaves out
-                named.append(_WILDCARDS.sub(GLOB, glob))
+                named.append(mark_wildcards(glob))
         for patch in self._read_patches(args):
             named += find_patched_files(patch)
         found: dict[str, None] = {}

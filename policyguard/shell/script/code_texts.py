@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from string import ascii_letters
 
+from policyguard.shell.command_line import NAME
+
 _LITERAL = re.compile(
     r"""'''(.*?)'''|\"\"\"(.*?)\"\"\"|'((?:[^'\\\n]|\\.)*)'|"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`"""
     r"""|(?:\bq[xw]|%[xw])\s*"""
@@ -27,6 +29,8 @@ _ADDED = re.compile(r"\s*[+.]\s*|[ \t]+")
 """What joins two literals to one text."""
 _FIELD = re.compile(r"\{[^{}]*\}")
 _RUBY_FIELD = re.compile(r"#\{[^{}]*\}")
+_TEMPLATE_FIELD = re.compile(r"\$\{[^{}]*\}")
+"""In a template of JavaScript. Behind a folder it is taken for a name: what is added to one is too."""
 _ADDITION = re.compile(r"\s*[+.%]\s*[A-Za-z_$(]")
 _VARIABLE = "$_added"
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -120,8 +124,11 @@ def find_names(code: str, most: int, *, has_prose: bool = False) -> Iterator[str
     for match in islice(_LITERAL.finditer(code), most):
         literal = _read_literal(match)
         if _NAME.fullmatch(literal) and literal[0] != "-":
-            if has_prose and "$" in literal and match[_IN_BACKTICKS] is None:
+            is_template = match[_IN_BACKTICKS] is not None
+            if has_prose and "$" in literal and not is_template:
                 continue
+            if is_template and "/" in literal.partition("$")[0]:
+                literal = _TEMPLATE_FIELD.sub(NAME, literal)
             yield literal
     for match in islice(_QUOTED.finditer(code), most):
         literal = _read_literal(match)

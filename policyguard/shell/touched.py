@@ -42,6 +42,10 @@ _WITHIN = re.compile(rf"(?:/|\.\.)(?=(?:~|{START})(?:/|\Z)|\./)")
 _LOCAL_URL = re.compile(
     rf"file:(?://(?:localhost|127\.0\.0\.1)?)?(?=[/.~{ANY}{MANY}{NAME}]|\Z)", re.IGNORECASE
 )
+_SENT = re.compile(r"""(?:[^\s@=;]*=)?[@<]"?([^\s;",@]+)|(?:[^\s]*,)?(?:src|source)=([^\s,]+)""")
+"""A file whose content is sent: `field=@file;type=text/plain` of curl, `id=a,src=file` of docker."""
+_SENT_AS = re.compile(r"[\w.\[\]-]+@([^\s;@]+)")
+"""The same as `field@file`, which may be an address to others."""
 _SPACE = re.compile(r"\s")
 _NOWHERE = "/dev/null"
 _UNKNOWN = re.compile(f"[{ANY}{MANY}]+")
@@ -231,6 +235,7 @@ def _find_named(command: _Command, reader: ShellReader) -> Iterator[str]:
         if URL.match(word):
             continue
         is_range = ".." in word and command.program.reads == "none" and _RANGE.fullmatch(word)
+        yield from _find_sent(word, command)
         if word.strip(MANY + ANY) and not is_range:
             yield word
             if revision := _REVISION.fullmatch(word):
@@ -247,8 +252,18 @@ def _find_named(command: _Command, reader: ShellReader) -> Iterator[str]:
             if value is None:
                 attached = _ATTACHED.match(option.text)
                 value = option.text[attached.end() :] if attached else None
+            yield from _find_sent(value or "", command)
             if value and _is_path(value) and not is_text(option, command.program):
                 yield value
+
+
+def _find_sent(word: str, command: _Command) -> Iterator[str]:
+    """Yield the file that a field of a form names."""
+    match = _SENT.match(word) if "@" in word or "=" in word else None
+    if match is None and command.program.connects in ("operands", "first"):
+        match = _SENT_AS.fullmatch(word)
+    if match is not None:
+        yield match[match.lastindex or 0]
 
 
 def _name_unknown(path: str) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ _ADDED = re.compile(r"\s*[+.]\s*|[ \t]+")
 _FIELD = re.compile(r"\{[^{}]*\}")
 _RUBY_FIELD = re.compile(r"#\{[^{}]*\}")
 _TEMPLATE_FIELD = re.compile(r"\$\{[^{}]*\}")
-"""In a template of JavaScript. Behind a folder it is taken for a name: what is added to one is too."""
+"""In a template of JavaScript. Behind a folder it is taken for a name, as what is added to one."""
 _ADDITION = re.compile(r"\s*[+.%]\s*[A-Za-z_$(]")
 _VARIABLE = "$_added"
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)

@@ -179,6 +179,10 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     option before), or a prefix (`of=`)."""
     edits: tuple[str, ...] = ()
     """Options with which it writes the files that it reads, as `-i` of sed."""
+    reads_behind: str = ""
+    """RE2 in a word, behind which the name of a file stands that it reads, as `r` of sed."""
+    writes_behind: str = ""
+    """RE2 in a word, behind which the name of a file stands that it writes, as `w` of sed."""
     values_for: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """By subcommand, options that take a value behind it, as `-b` of `git checkout`."""
     keeps_lines: tuple[str, ...] = ()

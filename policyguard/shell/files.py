@@ -11,11 +11,13 @@ from policyguard.model.shell import Program
 from policyguard.shell.arguments import Arguments, Option
 from policyguard.shell.command_line import ANY, MANY, MARKS, NAME, SimpleCommand
 from policyguard.shell.globs import mark_wildcards
+from policyguard.shell.option_texts import compile_pattern
 from policyguard.shell.words import is_static
 
 _UNKNOWN = lazy_pattern(f"[{ANY}{MANY}]+")
 _ADDRESS = lazy_pattern(rf"(?!(?i:file):)[A-Za-z0-9][\w.-]*:(?!//)[^{MANY}]*\Z", re.DOTALL)
 """Begins an address without a scheme: `localhost:8080/x`."""
+_NAME_BEHIND = lazy_pattern(r"""[^\s;"'`)}|]+""")
 _VALUE = lazy_pattern(r"^[\w-]*=(?=.)")
 
 
@@ -33,6 +35,8 @@ def find_written(command: SimpleCommand, program: Program, arguments: Arguments)
     for redirect in command.redirects:
         if redirect.writes:
             yield normalize(redirect.target)
+    if program.writes_behind:
+        yield from _find_behind(program.writes_behind, command)
     has_option = False
     for kind in program.writes:
         if kind == "operands":
@@ -97,6 +101,8 @@ def find_read(command: SimpleCommand, program: Program, arguments: Arguments) ->
     for glob in find_values(program.globs, arguments):
         if glob[:1] != "!":  # what it leaves out
             yield normalize(mark_wildcards(glob))
+    if program.reads_behind:
+        yield from _find_behind(program.reads_behind, command)
     if not reads_all(program, arguments):
         if program.reads == "written":
             yield from _find_written_out(arguments)
@@ -165,6 +171,17 @@ def _loads_operands(program: Program, arguments: Arguments) -> bool:
 def _has_subcommand(names: Sequence[str], arguments: Arguments) -> bool:
     operands = arguments.operands
     return any(" ".join(operands[:count]) in names for count in (1, 2))
+
+
+def _find_behind(pattern: str, command: SimpleCommand) -> Iterator[str]:
+    """Yield the names that stand behind what a pattern matches in the words of a command."""
+    compiled = compile_pattern(pattern)
+    for word in command.arguments:
+        rest = word
+        while (span := compiled.find_span(rest)) is not None and span[1]:
+            rest = rest[span[1] :]
+            if name := _NAME_BEHIND.match(rest):
+                yield normalize(name[0])
 
 
 def find_values(options: Sequence[str], arguments: Arguments) -> Iterator[str]:

@@ -42,7 +42,7 @@ _WITHIN = re.compile(rf"(?:/|\.\.)(?=(?:~|{START})(?:/|\Z)|\./)")
 _LOCAL_URL = re.compile(
     rf"file:(?://(?:localhost|127\.0\.0\.1)?)?(?=[/.~{ANY}{MANY}{NAME}]|\Z)", re.IGNORECASE
 )
-_SENT = re.compile(r"""(?:[^\s@=;]*=)?[@<]"?([^\s;",@]+)|(?:[^\s]*,)?(?:src|source)=([^\s,]+)""")
+_SENT = re.compile(r"""(?:[^\s@=;]*=)?[@<]"?([^\s;",@]+)|(?:\S*,)?(?:src|source)=([^\s,]+)""")
 """A file whose content is sent: `field=@file;type=text/plain` of curl, `id=a,src=file` of docker."""
 _SENT_AS = re.compile(r"[\w.\[\]-]+@([^\s;@]+)")
 """The same as `field@file`, which may be an address to others."""

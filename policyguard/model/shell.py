@@ -133,6 +133,8 @@ class CodeRunner(PolicyStruct, frozen=True, kw_only=True):
     """Texts one of which code, or an argument, must contain to run a command whose program is not
     written out, or to write a script; empty: any code may. Without one, "`x` is new" is prose.
     Where `"$x"` is a variable, they include those with which code uses a file of such a name."""
+    prints: str = ""
+    """RE2 for code that does nothing but print texts, which it neither runs nor reads."""
     writes: tuple[str, ...] = ()
     """Texts one of which code must contain to write a file."""
     evaluates: tuple[str, ...] = ()

@@ -43,7 +43,7 @@ _LOCAL_URL = re.compile(
     rf"file:(?://(?:localhost|127\.0\.0\.1)?)?(?=[/.~{ANY}{MANY}{NAME}]|\Z)", re.IGNORECASE
 )
 _SENT = re.compile(r"""(?:[^\s@=;]*=)?[@<]"?([^\s;",@]+)|(?:\S*,)?(?:src|source)=([^\s,]+)""")
-"""A file whose content is sent: `field=@file;type=text/plain` of curl, `id=a,src=file` of docker."""
+"""A file whose content is sent: `field=@file;type=text/plain` of curl, `id=a,src=b` of docker."""
 _SENT_AS = re.compile(r"[\w.\[\]-]+@([^\s;@]+)")
 """The same as `field@file`, which may be an address to others."""
 _SPACE = re.compile(r"\s")

@@ -58,7 +58,7 @@ class PathReader:
         named = [path for path in self._read_named(args) if path and not _is_url(path)]
         named += [text for text in read_strings(args) if _FILE_URL.match(text)]
         for glob in self._read_globs(args):
-            if glob[:1] != "!":  # what it leaves out
+            if glob[:1] != "!" and not _is_url(glob):  # `!` leaves files out
                 named.append(mark_wildcards(glob))
         for patch in self._read_patches(args):
             named += find_patched_files(patch)

@@ -190,13 +190,14 @@ class Likeness(PolicyStruct, frozen=True, kw_only=True):
 class Classify(PolicyStruct, frozen=True, kw_only=True):
     """Classification of calls. `classes` all match, the first is the main class.
 
-    `targets`, `paths`, `patches`, `urls` and `folder` name arguments. `state_changing` is classes,
-    or CEL.
+    `targets`, `paths`, `globs`, `patches`, `urls` and `folder` name arguments. `state_changing` is
+    classes, or CEL.
     """
 
     classes: tuple[ClassEntry, ...] = ()
     targets: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
+    globs: tuple[str, ...] = ()
     patches: tuple[str, ...] = ()
     urls: tuple[str, ...] = ()
     folder: tuple[str, ...] = ()

@@ -46,6 +46,14 @@ class Wrapper(PolicyStruct, frozen=True, kw_only=True):
     it; a tuple holds the options with which it does, as `-i` of sudo."""
     mounts: tuple[str, ...] = ()
     """Options that give a folder another name where the command runs, as `-v` of docker run."""
+    runs: str = ""
+    """The program that it runs, with the rest for its arguments, as kubectl of `minikube kubectl`,
+    unless an option of `program` names another."""
+    input_program: str = ""
+    """The program that runs its input, if `-` stands for the command, as python of `uv run -`."""
+    images: dict[str, str] = msgspec.field(default_factory=dict)
+    """By the end of its first operand, without a tag: the program that it runs, in the same way, as
+    `hashicorp/terraform` of docker run."""
     operands: int = 0
     """How many operands of its own stand before the command."""
     assignments: bool = False
@@ -125,6 +133,8 @@ class CodeRunner(PolicyStruct, frozen=True, kw_only=True):
     """Texts one of which code, or an argument, must contain to run a command whose program is not
     written out, or to write a script; empty: any code may. Without one, "`x` is new" is prose.
     Where `"$x"` is a variable, they include those with which code uses a file of such a name."""
+    prints: str = ""
+    """RE2 for code that does nothing but print texts, which it neither runs nor reads."""
     writes: tuple[str, ...] = ()
     """Texts one of which code must contain to write a file."""
     evaluates: tuple[str, ...] = ()
@@ -155,6 +165,9 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     loads: tuple[str, ...] = ()
     """What it reads besides: options with a file (`--env-file`), and subcommands (of one word, or
     two) of which it reads the operands that are written out."""
+    globs: tuple[str, ...] = ()
+    """Options whose value is a glob of the files that it reads, as `--include` of grep; one that
+    begins with `!` leaves files out."""
     reads_with: tuple[str, ...] = ()
     """Options and subcommands with which a program that `reads: none` reads all operands, as
     `--no-index` of git."""
@@ -168,6 +181,10 @@ class Program(PolicyStruct, frozen=True, kw_only=True):
     option before), or a prefix (`of=`)."""
     edits: tuple[str, ...] = ()
     """Options with which it writes the files that it reads, as `-i` of sed."""
+    reads_behind: str = ""
+    """RE2 in a word, behind which the name of a file stands that it reads, as `r` of sed."""
+    writes_behind: str = ""
+    """RE2 in a word, behind which the name of a file stands that it writes, as `w` of sed."""
     values_for: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """By subcommand, options that take a value behind it, as `-b` of `git checkout`."""
     keeps_lines: tuple[str, ...] = ()

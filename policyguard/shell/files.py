@@ -10,11 +10,14 @@ from policyguard.engines.lazy_pattern import lazy_pattern
 from policyguard.model.shell import Program
 from policyguard.shell.arguments import Arguments, Option
 from policyguard.shell.command_line import ANY, GLOB, MANY, MARKS, NAME, SimpleCommand
+from policyguard.shell.globs import mark_wildcards
+from policyguard.shell.option_texts import compile_pattern
 from policyguard.shell.words import is_static
 
 _UNKNOWN = lazy_pattern(f"[{ANY}{MANY}]+")
 _ADDRESS = lazy_pattern(rf"(?!(?i:file):)[A-Za-z0-9][\w.-]*:(?!//)[^{MANY}]*\Z", re.DOTALL)
 """Begins an address without a scheme: `localhost:8080/x`."""
+_NAME_BEHIND = lazy_pattern(r"""[^\s;"'`)}|]+""")
 _VALUE = lazy_pattern(r"^[\w-]*=(?=.)")
 _UNKNOWN_PART = lazy_pattern(rf"\$[A-Za-z_{{(]|[{ANY}{MANY}{NAME}]")
 _MAY_RISE = lazy_pattern(rf"(?:\A|/)\.\.?{GLOB}+/")
@@ -65,6 +68,8 @@ def find_written(command: SimpleCommand, program: Program, arguments: Arguments)
     for redirect in command.redirects:
         if redirect.writes:
             yield simplify_name(redirect.target)
+    if program.writes_behind:
+        yield from _find_behind(program.writes_behind, command)
     has_option = False
     for kind in program.writes:
         if kind == "operands":
@@ -126,6 +131,11 @@ def find_read(command: SimpleCommand, program: Program, arguments: Arguments) ->
         yield MANY
     if program.loads:
         yield from _find_loaded(program, arguments)
+    for glob in find_values(program.globs, arguments):
+        if glob[:1] != "!":  # what it leaves out
+            yield simplify_name(mark_wildcards(glob))
+    if program.reads_behind:
+        yield from _find_behind(program.reads_behind, command)
     if not reads_all(program, arguments):
         if program.reads == "written":
             yield from _find_written_out(arguments)
@@ -134,11 +144,11 @@ def find_read(command: SimpleCommand, program: Program, arguments: Arguments) ->
         yield simplify_name(_strip(word))
     if program.reads is None:
         for option in arguments.options:
-            if option.value is not None and not _is_text(option, program):
+            if option.value is not None and not is_text(option, program):
                 yield simplify_name(_strip(option.value))
 
 
-def _is_text(option: Option, program: Program) -> bool:
+def is_text(option: Option, program: Program) -> bool:
     """Whether the value of an option is a text that names no file, as `A: b` behind `-H`."""
     value = option.value or ""
     return option.text in program.prose and value[:1] not in ("@", *MARKS)
@@ -194,6 +204,17 @@ def _loads_operands(program: Program, arguments: Arguments) -> bool:
 def _has_subcommand(names: Sequence[str], arguments: Arguments) -> bool:
     operands = arguments.operands
     return any(" ".join(operands[:count]) in names for count in (1, 2))
+
+
+def _find_behind(pattern: str, command: SimpleCommand) -> Iterator[str]:
+    """Yield the names that stand behind what a pattern matches in the words of a command."""
+    compiled = compile_pattern(pattern)
+    for word in command.arguments:
+        rest = word
+        while (span := compiled.find_span(rest)) is not None and span[1]:
+            rest = rest[span[1] :]
+            if name := _NAME_BEHIND.match(rest):
+                yield simplify_name(name[0])
 
 
 def find_values(options: Sequence[str], arguments: Arguments) -> Iterator[str]:

@@ -14,7 +14,13 @@ _SOME_NAME = "\x0b"
 _WHOLE_NAME = lazy_pattern(rf"(?:(?<=/)|^){GLOB}(?=/|$)")
 """`*`; `[e][t][c]` says more."""
 _STARS = _STAR + _PATH_STAR + _FOLDERS
+_WILDCARDS = lazy_pattern(r"\*+|\?|\[[^\]/]*\]")
 _MARKS = lazy_pattern(f"[{MARKS}]")
+
+
+def mark_wildcards(glob: str) -> str:
+    """Return a word for the names that a glob of a program or a tool matches."""
+    return _WILDCARDS.sub(GLOB, glob)
 
 
 def to_regex(glob: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -23,8 +23,8 @@ class WrapperOptions:
         """Folders that have another name where the command runs, as they are given."""
         self.leaves = wrapper.unknown_folder is True
         """Whether the command runs in a folder that is not known."""
-        self.program = ""
-        """The program, if an option names it."""
+        self.program = wrapper.runs
+        """The program, if it is not the first word of the command."""
         self.placeholder = ""
         self.reads_input = False
         self.other_command: list[str] = []
@@ -49,6 +49,11 @@ class WrapperOptions:
             if word == "--":
                 index += 1
                 break
+            if wrapper.runs and word.partition("=")[0] not in wrapper.values:
+                break  # an option of the program
+            if word == "-" and wrapper.input_program:
+                self.program = wrapper.input_program
+                break
             if word == "-":
                 self.reads_input = True
                 self._note_folder(word)
@@ -68,6 +73,8 @@ class WrapperOptions:
         if self._wants_text and index < len(arguments):
             self.texts.append(arguments[index])
             self.positional = list(arguments[index + 1 :])
+        if wrapper.images and not self.program:
+            self.program = _find_in_image(wrapper.images, "".join(arguments[index : index + 1]))
         return operands if operands >= 0 else index
 
     def find_folder(self) -> str:
@@ -160,6 +167,14 @@ class WrapperOptions:
         self.placeholder = "".join(following) or "{}"
         self._may_be_program = name in self.wrapper.attached and bool(following)
         return 1
+
+
+def _find_in_image(programs: Mapping[str, str], image: str) -> str:
+    """Return the program that an image of a container runs; empty if it is not known."""
+    folder, slash, name = image.partition("@")[0].rpartition("/")
+    name = f"{folder}{slash}{name.partition(':')[0]}"
+    owned = "/".join(name.split("/")[-2:])
+    return programs.get(owned, "")
 
 
 def leaves_folder(known: bool | Sequence[str], words: Sequence[str]) -> bool:

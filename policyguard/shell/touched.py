@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 import msgspec
 
@@ -24,6 +24,7 @@ from policyguard.shell.files import (
     find_read,
     find_values,
     find_written,
+    is_text,
     normalize,
     reads_all,
     reads_nothing,
@@ -41,6 +42,10 @@ _WITHIN = re.compile(rf"(?:/|\.\.)(?=(?:~|{START})(?:/|\Z)|\./)")
 _LOCAL_URL = re.compile(
     rf"file:(?://(?:localhost|127\.0\.0\.1)?)?(?=[/.~{ANY}{MANY}{NAME}]|\Z)", re.IGNORECASE
 )
+_SENT = re.compile(r"""(?:[^\s@=;]*=)?[@<]"?([^\s;",@]+)|(?:\S*,)?(?:src|source)=([^\s,]+)""")
+"""A file whose content is sent: `field=@file;type=text/plain` of curl, `id=a,src=b` of docker."""
+_SENT_AS = re.compile(r"[\w.\[\]-]+@([^\s;@]+)")
+"""The same as `field@file`, which may be an address to others."""
 _SPACE = re.compile(r"\s")
 _NOWHERE = "/dev/null"
 _UNKNOWN = re.compile(f"[{ANY}{MANY}]+")
@@ -227,13 +232,14 @@ def _find_named(command: _Command, reader: ShellReader) -> Iterator[str]:
         if URL.match(word):
             continue
         is_range = ".." in word and command.program.reads == "none" and _RANGE.fullmatch(word)
+        yield from _find_sent(word, command)
         if word.strip(MANY + ANY) and not is_range:
             yield word
             if revision := _REVISION.fullmatch(word):
                 yield revision[1]
         else:  # most programs do not read it
             yield from _name_unknown(word)
-    yield from _find_wrapper_values(simple, reader)
+    yield from _find_wrapper_values(command, reader)
     if wrapper is not None and wrapper.names:
         if command.changes_what_it_finds:
             yield from find_names_of(wrapper, simple.arguments, command.program.changes)
@@ -243,8 +249,18 @@ def _find_named(command: _Command, reader: ShellReader) -> Iterator[str]:
             if value is None:
                 attached = _ATTACHED.match(option.text)
                 value = option.text[attached.end() :] if attached else None
-            if value and _is_path(value):
+            yield from _find_sent(value or "", command)
+            if value and _is_path(value) and not is_text(option, command.program):
                 yield value
+
+
+def _find_sent(word: str, command: _Command) -> Iterator[str]:
+    """Yield the file that a field of a form names."""
+    match = _SENT.match(word) if "@" in word or "=" in word else None
+    if match is None and command.program.connects in ("operands", "first"):
+        match = _SENT_AS.fullmatch(word)
+    if match is not None:
+        yield match[match.lastindex or 0]
 
 
 def _name_unknown(path: str) -> tuple[str, ...]:
@@ -256,14 +272,17 @@ def _name_unknown(path: str) -> tuple[str, ...]:
     return (_UNKNOWN.sub(NAME, place), "/" + _UNKNOWN.sub(NAME, place[unknown.start() :]))
 
 
-def _find_wrapper_values(command: SimpleCommand, reader: ShellReader) -> Iterator[str]:
+def _find_wrapper_values(command: _Command, reader: ShellReader) -> Iterator[str]:
     """Yield the paths in the options of a wrapper: `--env-file .env`, `-v /srv:/data`."""
-    arguments = command.arguments
-    _, wrapper, words = reader.wrappers.find_for(command.program, arguments)
+    arguments = command.simple.arguments
+    _, wrapper, words = reader.wrappers.find_for(command.simple.program, arguments)
     if wrapper is None or wrapper.names:
         return
     before = arguments[: len(arguments) - len(words)]
-    for word in (*before, *words[: WrapperOptions(wrapper).read(words)]):
+    options = (*before, *words[: WrapperOptions(wrapper).read(words)])
+    for previous, word in pairwise(("", *options)):
+        if previous in command.program.prose:
+            continue
         value = word.partition("=")[2] if word[:1] == "-" else word.partition(":")[0]
         if value and _is_path(value) and not _SPACE.search(value):
             yield value

@@ -26,7 +26,9 @@ _REFERENCE = re.compile(r"\$([A-Za-z_][\w-]*)")
 _SECTIONS = {"lists": "lists", "params": "params", "tags": "tags", "mark": "marks"}
 _CLASSES: KeyPath = ("classify", "classes")
 _SHELL: KeyPath = ("classify", "shell")
-_PATHS: tuple[KeyPath, ...] = tuple(("classify", key) for key in ("paths", "patches", "folder"))
+_PATHS: tuple[KeyPath, ...] = tuple(
+    ("classify", key) for key in ("paths", "globs", "patches", "folder")
+)
 _READERS: tuple[tuple[re.Pattern[str], tuple[KeyPath, ...]], ...] = (
     (re.compile(r"\b(?:commands|call\.command|paths|call\.paths|hosts|call\.urls)\b"), (_SHELL,)),
     (re.compile(r"\b(?:paths|call\.paths)\b"), _PATHS),

@@ -16,6 +16,7 @@ from policyguard.shell.command_line import (
     SimpleCommand,
     run_by,
 )
+from policyguard.shell.option_texts import compile_pattern
 from policyguard.shell.options import read_code_options
 from policyguard.shell.script.code_texts import find_called, find_commands, find_names
 from policyguard.shell.script.inputs import Input
@@ -111,6 +112,8 @@ class CodeReader:
         reading.opaque["code of another language"] = None
         if not text.strip(MARKS + " \n"):
             reading.add_unknown("code is not known", given.sources)
+            return
+        if runner.prints and compile_pattern(runner.prints).search(text):
             return
         with reading.control.keep():
             if any(moving in text for moving in reading.reader.facts.moving_code):

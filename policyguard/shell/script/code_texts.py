@@ -7,11 +7,19 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from string import ascii_letters
 
+from policyguard.shell.command_line import NAME
+
 _LITERAL = re.compile(
     r"""'''(.*?)'''|\"\"\"(.*?)\"\"\"|'((?:[^'\\\n]|\\.)*)'|"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`"""
-    r"""|(?:\bq[xw]|%[xw])\s*[({\[/|!]([^)}\]/|!\n]*)""",
+    r"""|(?:\bq[xw]|%[xw])\s*"""
+    r"""(?:\(([^)\n]*)|\{([^}\n]*)|\[([^\]\n]*)|/([^/\n]*)|\|([^|\n]*)|!([^!\n]*))""",
     re.DOTALL,
 )
+_QUOTED = re.compile(
+    r"""(?:^|(?<=[\s(,;=.]))qq?\s*"""
+    r"""(?:\(([^()$\n]+)\)|\{([^{}$\n]+)\}|\[([^\[\]$\n]+)\]|<([^<>$\n]+)>|\|([^|$\n]+)\||!([^!$\n]+)!)"""
+)
+"""A text of perl, such as `q{rm x}`; in other languages it may be a call."""
 _IN_BACKTICKS = 5  # the group of `_LITERAL`
 _NAME = re.compile(r"\S{1,255}")
 _FILE = re.compile(r"[\w./~+-]{1,255}")
@@ -21,6 +29,8 @@ _ADDED = re.compile(r"\s*[+.]\s*|[ \t]+")
 """What joins two literals to one text."""
 _FIELD = re.compile(r"\{[^{}]*\}")
 _RUBY_FIELD = re.compile(r"#\{[^{}]*\}")
+_TEMPLATE_FIELD = re.compile(r"\$\{[^{}]*\}")
+"""In a template of JavaScript. Behind a folder it is taken for a name, as what is added to one."""
 _ADDITION = re.compile(r"\s*[+.%]\s*[A-Za-z_$(]")
 _VARIABLE = "$_added"
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -63,6 +73,8 @@ def find_commands(
         end = match.end()
     yield from _join(words)
     yield from _add(added)
+    for match in islice(_QUOTED.finditer(code), most):
+        yield _read_literal(match)
     if depth > 1:
         for literal in nested:
             yield from find_commands(literal, calls, most, readers, depth - 1)
@@ -112,6 +124,13 @@ def find_names(code: str, most: int, *, has_prose: bool = False) -> Iterator[str
     for match in islice(_LITERAL.finditer(code), most):
         literal = _read_literal(match)
         if _NAME.fullmatch(literal) and literal[0] != "-":
-            if has_prose and "$" in literal and match[_IN_BACKTICKS] is None:
+            is_template = match[_IN_BACKTICKS] is not None
+            if has_prose and "$" in literal and not is_template:
                 continue
+            if is_template and "/" in literal.partition("$")[0]:
+                literal = _TEMPLATE_FIELD.sub(NAME, literal)
+            yield literal
+    for match in islice(_QUOTED.finditer(code), most):
+        literal = _read_literal(match)
+        if _FILE.fullmatch(literal):
             yield literal

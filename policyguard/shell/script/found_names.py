@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from policyguard.model.shell import Wrapper
 from policyguard.shell.command_line import GLOB, MANY, NAME, START
@@ -18,6 +18,14 @@ _GROUPS = frozenset(("(", "\\("))
 _ENDS = frozenset((";", "+"))
 _OF_PATHS = frozenset(("-path", "-ipath", "-wholename", "-iwholename"))
 _FROM_FILE = "-files0-from"
+_GLOB_OPTIONS = frozenset(("-g", "--glob"))
+"""With them, the pattern of fd is a glob."""
+_ENDINGS = frozenset(("-e", "--extension"))
+_REGEX = re.compile(r"\\([^\w])|\.[*+?]|(?:\\\w|\[[^\]]*\]|\([^)]*\))[*+?]*")
+"""What stands for others in a regular expression, and characters that are escaped.
+
+A lone dot is a dot: few that write it mean another character.
+"""
 _WILDCARD = re.compile(r"\[[^\]/]+\]|[*?]")
 
 
@@ -28,6 +36,8 @@ def find_names_of(
 
     A pattern behind one of `actions`, or behind `-exec`, is asked for when that has been done.
     """
+    if wrapper.appends:
+        return _find_by_regex(wrapper, arguments)
     words = list(arguments)
     while words and (words[0] in _BEFORE_FOLDERS or words[0][:2] in ("-O", "-D")):
         del words[: 2 if words[0] == "-D" else 1]
@@ -41,6 +51,34 @@ def find_names_of(
     own = [start for start in starts if any(_may_be(start, pattern) for pattern in patterns)]
     ends = [end for name in patterns for end in (name, f"{NAME}/{name}")]
     return [*own, *(f"{start}/{end}" for start in below for end in ends)]
+
+
+def _find_by_regex(wrapper: Wrapper, arguments: Sequence[str]) -> list[str]:
+    """Return words for the names that a program like fd comes upon: `fd pattern folder…`."""
+    own = [*takewhile(lambda word: word not in wrapper.after, arguments)]
+    operands = [
+        word
+        for before, word in pairwise(["", *own])
+        if before not in wrapper.values and (word[:1] != "-" or not word)
+    ]
+    pattern, *folders = operands or [""]
+    ends = [f".{word}" for before, word in pairwise(own) if before in _ENDINGS]
+    below = [folder.rstrip("/") for folder in folders or ["."]]
+    if pattern in ("", ".") and not ends:
+        return [*(folders or ["."]), *(f"{folder}/{NAME}" for folder in below)]
+    if not _GLOB_OPTIONS.isdisjoint(own):
+        name = _WILDCARD.sub(GLOB, pattern)
+    else:
+        begin, end = GLOB * (pattern[:1] != "^"), GLOB * (pattern[-1:] != "$")
+        name = begin + _REGEX.sub(_read_regex, pattern.removeprefix("^").removesuffix("$")) + end
+    names = [f"{name}{end}" for end in ends or [""]]
+    return [
+        f"{folder}/{one}{name}" for folder in below for one in ("", f"{NAME}/") for name in names
+    ]
+
+
+def _read_regex(match: re.Match[str]) -> str:
+    return match[1] or GLOB
 
 
 def _is_start(word: str) -> bool:

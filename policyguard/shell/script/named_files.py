@@ -93,6 +93,8 @@ def _run_on(
         reading.control.leave(outer.passed.move("cd", (folder or slash or ".",)))
         names = [f"./{name}"]
     rest = [each for one in words for each in put_in(one, "{}", names)]
+    if wrapper.appends and rest and not any("{" in word for word in words):
+        rest += names
     indices: list[int] = []
     if wrapper.joins:
         indices = wrapped.run_text(" ".join(rest), given)

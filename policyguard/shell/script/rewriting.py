@@ -2,7 +2,8 @@
 
 - Here-documents with more of a line behind them are errors to the grammar: they are lifted out.
 - It takes the descriptor of `0< file` for a word: it is left out.
-- `` `a` `b` `` on one line is one substitution to it: backquotes become `$(…)`.
+- `` `a` `b` `` on one line is one substitution to it: backquotes become `$(…)`, and a `$` in front
+  of them is escaped.
 - It ends a word at a continued line, and takes a line that begins with an escape for a part of the
   line before: continued lines are joined, and such an escape becomes a quoted character.
 """
@@ -137,7 +138,17 @@ class _Rewriter:
         escapes = r'\\([`\\$"])' if inner == '"' else r"\\([`\\$])"
         inside = _Rewriter(re.sub(escapes, r"\1", match[1]), self._documents).rewrite()
         end = "\n)" if "#" in inside else ")"
-        self._replace(start, f"$({inside}{end}")
+        if self._is_lone_dollar(start):
+            self._replace(start - 1, f"\\$$({inside}{end}")
+        else:
+            self._replace(start, f"$({inside}{end}")
+
+    def _is_lone_dollar(self, position: int) -> bool:
+        """Whether a `$` in front of a position means itself: `` "a$`b`" ``."""
+        before = self._text[self._copied : position]
+        rest = before.rstrip("$")
+        is_escaped = (len(rest) - len(rest.rstrip("\\"))) % 2
+        return (len(before) - len(rest) - is_escaped) % 2 == 1
 
     def _toggle(self) -> None:
         if self._open and self._open[-1] == '"':

@@ -12,6 +12,7 @@ from policyguard.compiler.build.patches import BEGIN_PATCH, find_patched_files
 from policyguard.compiler.build.selectors.call_readers import read_strings, targets_reader
 from policyguard.compiler.build.shell_functions import ShellCommands
 from policyguard.engines.lazy_pattern import lazy_pattern
+from policyguard.shell.globs import mark_wildcards
 
 if TYPE_CHECKING:
     from policyguard.model.policy import Classify
@@ -36,6 +37,7 @@ class PathReader:
     def __init__(self, classify: Classify, shell: ShellCommands) -> None:
         self._read_named = targets_reader(classify.paths)
         self._read_folders = targets_reader(classify.folder)
+        self._read_globs = targets_reader(classify.globs)
         self._read_patches = targets_reader(classify.patches)
         self._shell = shell
         self._find_in_command = lru_cache(classify.shell.bounds.texts)(self._find_paths)
@@ -55,6 +57,9 @@ class PathReader:
         folders = [_resolve(cwd, folder) for folder in self._read_folders(args)] or [cwd]
         named = [path for path in self._read_named(args) if path and not _is_url(path)]
         named += [text for text in read_strings(args) if _FILE_URL.match(text)]
+        for glob in self._read_globs(args):
+            if glob[:1] != "!" and not _is_url(glob):  # `!` leaves files out
+                named.append(mark_wildcards(glob))
         for patch in self._read_patches(args):
             named += find_patched_files(patch)
         found: dict[str, None] = {}

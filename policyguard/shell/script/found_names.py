@@ -67,18 +67,20 @@ def _find_by_regex(wrapper: Wrapper, arguments: Sequence[str]) -> list[str]:
     if pattern in ("", ".") and not ends:
         return [*(folders or ["."]), *(f"{folder}/{NAME}" for folder in below)]
     if not _GLOB_OPTIONS.isdisjoint(own):
-        name = _WILDCARD.sub(GLOB, pattern)
+        found = [_WILDCARD.sub(GLOB, pattern)]
     else:
-        begin, end = GLOB * (pattern[:1] != "^"), GLOB * (pattern[-1:] != "$")
-        name = begin + _REGEX.sub(_read_regex, pattern.removeprefix("^").removesuffix("$")) + end
-    names = [f"{name}{end}" for end in ends or [""]]
+        found = [*map(_read_regex, pattern.split("|") if "(" not in pattern else [pattern])]
+    names = [f"{name}{end}" for name in found for end in ends or [""]]
     return [
         f"{folder}/{one}{name}" for folder in below for one in ("", f"{NAME}/") for name in names
     ]
 
 
-def _read_regex(match: re.Match[str]) -> str:
-    return match[1] or GLOB
+def _read_regex(pattern: str) -> str:
+    """Return a word for the names that a regular expression finds."""
+    begin, end = GLOB * (pattern[:1] != "^"), GLOB * (pattern[-1:] != "$")
+    plain = pattern.removeprefix("^").removesuffix("$")
+    return begin + _REGEX.sub(lambda match: match[1] or GLOB, plain) + end
 
 
 def _is_start(word: str) -> bool:

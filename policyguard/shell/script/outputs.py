@@ -25,6 +25,8 @@ _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
 _ECHO_ESCAPE = re.compile(r"\\[abcefnrtv0\\]")  # which some shells read without `-e`
 _MADE_IN_TMP = frozenset(("-d", "-q", "-dq", "-qd", "--directory", "--quiet"))
 """Options with which mktemp makes a file or folder in `$TMPDIR`, mostly `/tmp`."""
+_TEMPLATE = re.compile(r"X{3,}(?=[^/]*\Z)")
+"""What mktemp replaces in a template, so that no such file existed."""
 _FINDING_PROGRAMS = frozenset((("which",), ("command", "-v"), ("type", "-P")))
 """Programs that print the path of another."""
 _RESOLVING = frozenset((("realpath",), ("readlink", "-f"), ("readlink", "-e")))
@@ -86,8 +88,9 @@ class Outputs:
         if (command.path, *arguments[:-1]) in _RESOLVING:
             here = self._reading.variables.find_here()
             return f"{here if arguments[-1] in ('.', START) else ANY}\n"
-        if command.path == "mktemp" and _MADE_IN_TMP.issuperset(arguments):
-            return None if self._assigns("TMPDIR") else f"/tmp/{NAME}\n"  # noqa: S108 - as it says
+        if command.path == "mktemp":
+            made = None if self._assigns("TMPDIR") else _name_made(arguments)
+            return f"{made}\n" if made else None
         if (command.path, *arguments[:-1]) in _FINDING_PROGRAMS and is_static(arguments[-1]):
             return f"{ANY}/{arguments[-1]}\n"
         if command.program == "cat" and not arguments:
@@ -265,6 +268,17 @@ def _has_word(command: SimpleCommand, word: str, program: Program) -> bool:
             if found and with_value.isdisjoint(before):
                 return True
     return False
+
+
+def _name_made(arguments: Sequence[str]) -> str | None:
+    """Return a word for what mktemp has made; None if that is not known."""
+    words = [word for word in arguments if word not in _MADE_IN_TMP]
+    template = "".join(word for word in words if word != "-t")
+    if len(words) > 1 + ("-t" in words) or template[:1] == "-" or not is_static(template):
+        return None
+    if "-t" in words or not template:
+        return None if "/" in template else f"/tmp/{NAME}"  # noqa: S108 - as it says
+    return _TEMPLATE.sub(NAME, template) if _TEMPLATE.search(template) else None
 
 
 def _unescape(text: str) -> str | None:

@@ -179,6 +179,8 @@ def _choose_default(
         return ""
     if default is None:
         return MANY
+    if is_given is None and operator == "-" and (name, default) == ("TMPDIR", "/tmp"):  # noqa: S108
+        return default  # by its name another folder of that kind
     if is_given is None:
         is_plain = operator == "-" and value == ANY and default[0] != "-" and is_static(default)
         return ANY if is_plain else MANY

@@ -179,8 +179,9 @@ def _choose_default(
         return ""
     if default is None:
         return MANY
-    if is_given is None and operator == "-" and (name, default) == ("TMPDIR", "/tmp"):  # noqa: S108
-        return default  # by its name another folder of that kind
+    is_conventional = operator == "-" and (name, default) == ("TMPDIR", "/tmp")  # noqa: S108
+    if is_conventional and variables.read(name, quoted=False) == ANY:
+        return default  # it is not assigned: by its name, another folder of that kind
     if is_given is None:
         is_plain = operator == "-" and value == ANY and default[0] != "-" and is_static(default)
         return ANY if is_plain else MANY

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import chain
 from math import ceil, floor
 from typing import Any
 
@@ -208,20 +210,29 @@ def _format_reason(group: list[Violation], max_chars: int) -> str:
     first, *others = group
     if not (first.doubt and others):
         return _format_violation(first, max_chars)
-    ids = [_truncate(one.id, _MAX_NAME_CHARS) for one in group[:_MAX_NAMED]]
-    more = f" and {len(group) - len(ids)} more" if len(group) > len(ids) else ""
-    details = f". It may be what these are about: {', '.join(ids)}{more}"
+    names = _name_entries(group)
+    named = names[:_MAX_NAMED]
+    more = f" and {len(names) - len(named)} more" if len(names) > len(named) else ""
+    these = "these are" if len(names) > 1 else "this is"
+    details = f". It may be what {these} about: {', '.join(named)}{more}"
     return f"\n- {_truncate(first.doubt, max_chars - len(details) - 3)}{details}"
+
+
+def _name_entries(violations: Iterable[Violation]) -> list[str]:
+    """Return the ids of what fired, each once: the cases of a rule by the rule's."""
+    ids = (one.id.split("/") for one in violations)
+    names = ("/".join(parts[:2] if parts[0] == "rules" else parts) for parts in ids)
+    return [*dict.fromkeys(_truncate(name, _MAX_NAME_CHARS) for name in names)]
 
 
 def _format_more(reasons: list[list[Violation]], max_chars: int) -> str:
     """Return a line with the number of entries whose reasons are left out, and ids that fit."""
-    ids = [_truncate(one.id, _MAX_NAME_CHARS) for reason in reasons for one in reason]
-    if not ids:
+    names = _name_entries(chain.from_iterable(reasons))
+    if not names:
         return ""
-    text = f"\n- and {len(ids)} more"
-    for named in range(min(len(ids), _MAX_NAMED), 0, -1):
-        line = f"{text}: {', '.join(ids[:named])}{', …' if named < len(ids) else ''}"
+    text = f"\n- and {len(names)} more"
+    for named in range(min(len(names), _MAX_NAMED), 0, -1):
+        line = f"{text}: {', '.join(names[:named])}{', …' if named < len(names) else ''}"
         if len(line) <= max_chars:
             return line
     return text

@@ -240,6 +240,23 @@ def test_entries_whose_reasons_do_not_fit_are_named() -> None:
     )
 
 
+def test_a_rule_is_named_once_for_all_of_its_cases() -> None:
+    cases = [_violation(f"rules/history/{case}") for case in (1, 2, 3, "otherwise")]
+    others = [_violation("rules/a"), _violation("rules/b")]
+    assert _decision(*others, *cases).message.endswith("\n- and 1 more: rules/history")
+    doubted = [
+        Violation(f"rules/{name}", Effect.BLOCK, "rule", "", doubt="it is not certain")
+        for name in ("history/1", "history/2", "disks", "a", "b")
+    ]
+    assert _decision(*doubted).message.endswith(
+        "\n- it is not certain. It may be what these are about: rules/history, rules/disks, rules/a"
+        " and 1 more"
+    )
+    assert _decision(*doubted[:2]).message.endswith(
+        "\n- it is not certain. It may be what this is about: rules/history"
+    )
+
+
 @given(st.lists(st.tuples(st.integers(1, 120), st.integers(0, 500)), min_size=2, max_size=12))
 def test_a_message_with_more_entries_stays_within_the_limit(sizes: list[tuple[int, int]]) -> None:
     found = [_violation(f"rules/{n}{'i' * size}", text) for n, (size, text) in enumerate(sizes)]

@@ -9,14 +9,12 @@ from typing import Any
 
 from policyguard.adapters.hooks.answer import NO_OPINION, HookAnswer
 from policyguard.adapters.sessions import ServedSessions, SessionRequest
+from policyguard.engines.command_folder import FOLDER
 from policyguard.guard.session import Session
 from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
 from policyguard.model.errors import UnknownCallError
 from policyguard.model.outcome import Recorded
-
-_FOLDER = "cwd"
-"""The argument that names the folder of a call, in the words of `core` (`classify.folder`)."""
 
 Handler = Callable[[ServedSessions, Session, dict[str, Any]], HookAnswer]
 """Answers one kind of event in its session."""
@@ -51,21 +49,6 @@ def describe_session(event: Mapping[str, Any]) -> SessionRequest:
         return SessionRequest(session=main, cwd=cwd)
     kind = event.get("agent_type") or ""
     return SessionRequest(session=f"{main}/{agent}", parent=main, agent=kind, cwd=cwd)
-
-
-def locate_command(session: Session, args: dict[str, Any], folder: str | None) -> dict[str, Any]:
-    """Return a call's arguments, a command's with the folder in which the host's shell is now.
-
-    The session keeps the folder in which it began. Where both are the same, and for calls that say
-    their folder or run no command, the arguments stay as they are.
-    """
-    if (
-        not folder
-        or folder == session._state.cel_session["cwd"]
-        or not isinstance(args.get("command"), str)
-    ):
-        return args
-    return {_FOLDER: folder, **args}
 
 
 def record_call(
@@ -108,9 +91,9 @@ def _locate_as_asked(
     """Return arguments with the folder that the call was asked about in: it may have left that."""
     request = session._state.approvals.requests.get(asked.fingerprint)
     checked = request.call.args if request is not None and request.call is not None else None
-    if not checked or _FOLDER not in checked:
+    if not checked or FOLDER not in checked:
         return args
-    return {_FOLDER: checked[_FOLDER], **args}
+    return {FOLDER: checked[FOLDER], **args}
 
 
 def _still_asks(session: Session, asked: Decision, tool: str, args: Mapping[str, Any]) -> bool:

@@ -16,10 +16,10 @@ from policyguard.adapters.hooks.calls import (
     dispatch,
     end_session,
     end_turn,
-    locate_command,
     record_call,
 )
 from policyguard.adapters.sessions import ServedSessions
+from policyguard.engines.command_folder import locate_command
 from policyguard.guard.session import Session
 from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
@@ -42,7 +42,8 @@ def answer(sessions: ServedSessions, event: dict[str, Any]) -> HookAnswer:
 
 
 def _check(sessions: ServedSessions, session: Session, event: dict[str, Any]) -> HookAnswer:
-    args = locate_command(session, event["tool_input"], event.get("cwd"))
+    began_in = session._state.cel_session["cwd"]
+    args = locate_command(event["tool_input"], event.get("cwd") or "", began_in)
     decision = sessions.check(session, event["tool_name"], args, event["tool_use_id"])
     return NO_OPINION if decision.allowed else _refuse(decision)
 

@@ -8,6 +8,7 @@ from itertools import pairwise, takewhile
 
 from policyguard.model.shell import Wrapper
 from policyguard.shell.command_line import GLOB, MANY, NAME, START
+from policyguard.shell.globs import mark_wildcards
 from policyguard.shell.words import is_static
 
 _BEFORE_FOLDERS = frozenset(("-H", "-L", "-P", "--"))
@@ -67,7 +68,7 @@ def _find_by_regex(wrapper: Wrapper, arguments: Sequence[str]) -> list[str]:
     if pattern in ("", ".") and not ends:
         return [*(folders or ["."]), *(f"{folder}/{NAME}" for folder in below)]
     if not _GLOB_OPTIONS.isdisjoint(own):
-        found = [_WILDCARD.sub(GLOB, pattern)]
+        found = [mark_wildcards(pattern)]
     else:
         found = [*map(_read_regex, pattern.split("|") if "(" not in pattern else [pattern])]
     names = [f"{name}{end}" for name in found for end in ends or [""]]

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from policyguard.engines.command_folder import locate_command
 from policyguard.model.event import SessionStarted
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.item import Item, Skipped
@@ -159,16 +160,12 @@ class _TranscriptReader:
             if call.id in self._called_ids:
                 yield self._skip(number, f"call `{call.id}` repeated")
                 continue
-            self._message.parts.append(self._locate(call, line))
+            if call.args:  # as the hooks check it
+                folder = as_string(line.get("cwd"))
+                call = replace(call, args=locate_command(call.args, folder, self._folder))
+            self._message.parts.append(call)
             if call.id:
                 self._called_ids.add(call.id)
-
-    def _locate(self, call: ImportedCall, line: dict[str, Any]) -> ImportedCall:
-        """Return a command with the folder in which the shell is, as the hooks check it."""
-        folder, args = as_string(line.get("cwd")), call.args
-        if not args or folder in ("", self._folder) or not isinstance(args.get("command"), str):
-            return call
-        return replace(call, args={"cwd": folder, **args})
 
     def _read_user(
         self, builder: SessionBuilder, number: int | None, line: dict[str, Any], blocks: list[Any]
